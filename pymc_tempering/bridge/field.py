@@ -12,8 +12,7 @@ import numpy as np
 
 from pymc_tempering.bridge.target import Target, without_lost
 from pymc_tempering.fields.conditional import Field
-
-LOG_2PI = float(np.log(2.0 * np.pi))
+from pymc_tempering.references.compiled_mixture import LOG_2PI
 
 
 class Others(Protocol):

@@ -18,6 +18,7 @@ import pymc as pm
 from pymc_tempering.fields.arrow import Root
 from pymc_tempering.fields.batched import Batched, batched_slopes
 from pymc_tempering.fields.curvature import Curvature
+from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path, compile_path
 
 MAX_STEPS, NEAR = 30, 0.05
@@ -97,12 +98,14 @@ class Field:
     @cached_property
     def evaluator(self) -> Evaluate:
         """Its density, compiled for values of the field."""
-        return evaluator_of(self.path, self.inside)
+        key = "field density", self.inside.tobytes()
+        return remembered(self.model, key, lambda: evaluator_of(self.path, self.inside))
 
     @cached_property
     def batched(self) -> Batched:
         """Gradients at many values of the field, compiled."""
-        return batched_slopes(self.path, self.inside)
+        key = "field slopes", self.inside.tobytes()
+        return remembered(self.model, key, lambda: batched_slopes(self.path, self.inside))
 
     @cached_property
     def _kept(self) -> tuple[Lock, OrderedDict[bytes, FieldLaw]]:

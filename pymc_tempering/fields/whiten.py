@@ -135,11 +135,15 @@ class Unwhitened:
 
     def __call__(self, xs: np.ndarray) -> np.ndarray:
         """Return raveled states, shape (n, D), of those with a white field, shape (n, d)."""
-        m = self.field.others.size
-        states = np.empty_like(xs)
+        states = self._states(xs)
+        return states if self.before is None else self.before.whole(states)
+
+    def _states(self, xs: np.ndarray) -> np.ndarray:
+        """States of the model with the field as it was, shape (n, d)."""
+        m, states = self.field.others.size, np.empty_like(xs)
         for x, state in zip(xs, states, strict=True):
             state[:] = self.field.inverse(x[:m], x[m:])
-        return states if self.before is None else self.before.whole(states)
+        return states
 
     def log_volume(self, xs: np.ndarray) -> np.ndarray:
         """Log density of the whole model less that of the one with a white field, shape (n,)."""
@@ -149,8 +153,7 @@ class Unwhitened:
     def check(self, xs: np.ndarray) -> None:
         """Check what the model was made of at some states."""
         if self.before is not None:
-            m = self.field.others.size
-            self.before.check(np.array([self.field.inverse(x[:m], x[m:]) for x in xs]))
+            self.before.check(self._states(xs))
 
 
 def _unconstrained(model: pm.Model, rv: Variable) -> Variable:

@@ -21,6 +21,7 @@ from pymc_tempering.references.compiled_mixture import (
     CONSTANT,
     COPY_COLUMNS,
     DOF,
+    LOG_2PI,
     MIN_COLUMNS,
     ORIGIN,
     OWN,
@@ -398,7 +399,7 @@ class Mixture:
             us, log_det = self.warp.forward(xs)
             return replace(self, warp=None).log_t(us) + log_det[:, None]
         tails = 0.5 * (self.dofs + self.dim) * np.log1p(self.squares(xs) / self.dofs)
-        white = -0.5 * ((xs[:, self.dim :] ** 2).sum(axis=1) + self.n_white * np.log(2.0 * np.pi))
+        white = -0.5 * ((xs[:, self.dim :] ** 2).sum(axis=1) + self.n_white * LOG_2PI)
         return np.asarray(self.log_constants - tails + white[:, None])
 
     def with_cluster(self, draws: np.ndarray, share: float) -> "Mixture":

@@ -18,6 +18,7 @@ import pymc as pm
 from pymc_tempering.fields.arrow import Root
 from pymc_tempering.fields.batched import Batched, batched_slopes
 from pymc_tempering.fields.curvature import Curvature
+from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path, compile_path
 
@@ -67,6 +68,8 @@ class Field:
     curvature : Curvature
     dense : bool
         Whether gradients at many values of the field are computed at once.
+    sums : tuple of Sum
+        Running sums of the model's values that are the coordinates of the field.
     """
 
     model: pm.Model
@@ -75,6 +78,7 @@ class Field:
     start: np.ndarray
     curvature: Curvature
     dense: bool = False
+    sums: tuple[Sum, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions, and without what is kept."""
@@ -114,19 +118,25 @@ class Field:
 
     def evaluate(self, others: np.ndarray, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log density, shape (k,), and its gradient, (k, n), at states of the field, (k, n)."""
-        return self.evaluator(self.state(others, xs[0]), xs)
+        values, slopes = self.evaluator(self.state(others, xs[0]), differenced(self.sums, xs))
+        return values, along_sums(self.sums, slopes)
 
     def slopes(self, others: np.ndarray, xs: np.ndarray) -> np.ndarray:
         """Gradients, shape (k, n), at states of the field, shape (k, n)."""
         if self.dense:
-            return self.batched(self.state(others, xs[0]), xs)
+            many = self.batched(self.state(others, xs[0]), differenced(self.sums, xs))
+            return along_sums(self.sums, many)
         return self.evaluate(others, xs)[1]
 
     def state(self, others: np.ndarray, inside: np.ndarray) -> np.ndarray:
         """Raveled state, shape (d,)."""
         x = np.empty(self.path.dim)
-        x[self.others], x[self.inside] = others, inside
+        x[self.others], x[self.inside] = others, differenced(self.sums, inside)
         return x
+
+    def inner(self, xs: np.ndarray) -> np.ndarray:
+        """Return the field, shape (..., n), of raveled states, shape (..., d)."""
+        return summed(self.sums, xs[..., self.inside])
 
     def given(self, others: np.ndarray) -> FieldLaw:
         """Return the law of the field given the others; those asked for last are kept.
@@ -141,7 +151,7 @@ class Field:
         key, (lock, kept) = others.tobytes(), self._kept
         with lock:
             known = kept.pop(key, None)
-        known = self.climb(others, self.start[self.inside]) if known is None else known
+        known = self.climb(others, self.inner(self.start)) if known is None else known
         root = known.root
         size = known.mode.nbytes + root.band.nbytes + root.cross.nbytes + root.corner.nbytes
         with lock:
@@ -214,7 +224,7 @@ class Field:
         """Others, and the whitened field, of a raveled state, shape (d,)."""
         others = x[self.others]
         law = self.given(others)
-        return others, law.root.whiten(x[self.inside] - law.mode)
+        return others, law.root.whiten(self.inner(x) - law.mode)
 
     def root_at(self, others: np.ndarray, inside: np.ndarray, slope: np.ndarray) -> Root:
         """Root of the precision at a state whose gradient along the field is `slope`."""

@@ -15,6 +15,10 @@ from pymc_tempering.fields.arrow import Arrow, Root, arrange, full_rows
 FIRST_STEP = 1e-4
 """Step along a coordinate of a density of unknown scale."""
 
+LEAST_CORRELATION = 1e-6
+"""Elements of a curvature of a smaller size than this, relative to those of the diagonal, do not
+count."""
+
 MOST_ELEMENTS = 5_000_000
 """Nonzero elements of a curvature at most: all of them in some two thousand dimensions."""
 
@@ -29,7 +33,7 @@ type Slopes = Callable[[np.ndarray], np.ndarray]
 def find_pattern(slopes: Slopes, x: np.ndarray, steps: np.ndarray, chunk: int) -> csr_array:
     """Find where the curvature is not zero, shape (n, n), from the gradients near a state.
 
-    A gradient that does not depend on a coordinate is the same to the last bit when that changes.
+    What is no correlation to speak of is rounding, or as good as that.
 
     Raises
     ------
@@ -37,17 +41,24 @@ def find_pattern(slopes: Slopes, x: np.ndarray, steps: np.ndarray, chunk: int) -
         There are too many such elements.
     """
     n, here = x.size, slopes(x[None])[0]
-    found = csr_array(np.eye(n, dtype=np.int8))
+    found = csr_array((n, n))
     for start in range(0, n, chunk):
         at = np.arange(start, min(start + chunk, n))
         moved = np.repeat(x[None], at.size, axis=0)
         moved[np.arange(at.size), at] += steps[at]
-        row, column = np.nonzero(slopes(moved) != here)
-        ones = np.ones(row.size, dtype=np.int8)
-        found = found + csr_array(coo_array((ones, (at[row], column)), shape=(n, n)))
+        change = slopes(moved) - here
+        row, column = np.nonzero(change)
+        bent = change[row, column] / steps[at[row]]
+        found = found + csr_array(coo_array((bent, (at[row], column)), shape=(n, n)))
         if found.nnz > MOST_ELEMENTS:
             raise ArithmeticError(f"The curvature has more than {MOST_ELEMENTS} elements.")
-    return csr_array((found + found.T).astype(bool).astype(np.int8))
+    own = np.sqrt(np.abs(found.diagonal()))
+    row, column = found.nonzero()
+    counts = np.abs(found[row, column]) > LEAST_CORRELATION * own[row] * own[column]
+    every = np.arange(n)
+    at = np.append(row[counts], every), np.append(column[counts], every)
+    pattern = csr_array(coo_array((np.ones(at[0].size, dtype=np.int8), at), shape=(n, n)))
+    return csr_array((pattern + pattern.T).astype(bool).astype(np.int8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +87,7 @@ class Curvature:
     def of(cls, pattern: csr_array, parts: Sequence[np.ndarray], steps: np.ndarray) -> "Curvature":
         """Choose an order, and the moves that tell all elements."""
         arrow = arrange(pattern, parts)
-        color = _colors(pattern, arrow.order)
+        color = _fewest_colors(pattern, arrow)
         n, m = len(steps), arrow.n_band
         moves = np.zeros((color.max() + 1, n))
         moves[color, np.arange(n)] = steps
@@ -136,20 +147,25 @@ class Curvature:
             corner[np.diag_indices_from(corner)] += more * scale
 
 
-def _colors(pattern: csr_array, order: np.ndarray) -> np.ndarray:
-    """Color the columns in an order: those of one color share no row but full ones.
-
-    Full columns have a color each.
-    """
-    n = pattern.shape[0]
+def _fewest_colors(pattern: csr_array, arrow: Arrow) -> np.ndarray:
+    """Color the columns: with those of the border apart, where that takes fewer colors."""
     full = full_rows(pattern)
-    inner = csr_array(pattern[~full].astype(np.int32))  # the other rows
+    border = np.isin(np.arange(full.size), arrow.order[arrow.n_band :])
+    tried = [_colors(pattern, arrow.order, apart) for apart in (full, full | border)]
+    return min(tried, key=np.max)
+
+
+def _colors(pattern: csr_array, order: np.ndarray, apart: np.ndarray) -> np.ndarray:
+    """Color the columns in an order: those of one color share no row but those of columns apart.
+
+    Columns apart have a color each.
+    """
+    inner = csr_array(pattern[~apart].astype(np.int32))  # the other rows
     near = csr_array(inner.T @ inner)
-    color = np.full(n, -1)
-    for column in order[~full[order]]:
+    color = np.full(pattern.shape[0], -1)
+    for column in order[~apart[order]]:
         taken = color[near.indices[near.indptr[column] : near.indptr[column + 1]]]
         free = np.setdiff1d(np.arange(taken.size + 1), taken)
         color[column] = free[0]
-    first = color.max() + 1
-    color[full] = first + np.arange(full.sum())
+    color[apart] = color.max() + 1 + np.arange(apart.sum())
     return color

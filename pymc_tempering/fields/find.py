@@ -5,7 +5,7 @@ coefficients that multiply the field. Given these, the field must be nearly norm
 """
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -15,8 +15,10 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from pymc_tempering.exceptions import GradientError, PriorDrawsError, UndrawableError
+from pymc_tempering.fields.arrow import arrange, full_rows
 from pymc_tempering.fields.conditional import Evaluate, Field, evaluator_of
 from pymc_tempering.fields.curvature import FIRST_STEP, Curvature, find_pattern
+from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.model.layout import circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path
@@ -43,6 +45,10 @@ STEP = 1e-3
 NEARBY, FIRST_EDGE = 0.1, 0.7
 """How far from the model's initial point the field is looked at, and how far the search for likely
 others begins to step, both in unconstrained units."""
+
+FULL_PART, MOST_COST = 0.5, 0.5
+"""Share of full rows from which on it is tried whether running sums of a part have few neighbors;
+and how much cheaper a factor has to be then."""
 
 DENSE = 0.25
 """Gradients that the curvature takes, as a share of the field's dimensions, from which on many are
@@ -154,29 +160,57 @@ def _bending(model: pm.Model, field: Field, others: Collection[Variable]) -> Var
 
 
 def _field_of(path: Path, others: Collection[Variable]) -> Field:
-    """Find where the curvature of a field is not zero."""
-    layout, rng = path.layout, np.random.default_rng(SEED)
-    apart = [rv in others for rv in path.model.free_RVs]
+    """Find where the curvature of a field is not zero, along its values or running sums of them."""
+    layout, model = path.layout, path.model
+    apart = [rv in others for rv in model.free_RVs]
     is_other = np.repeat(apart, [part.stop - part.start for part in layout.slices])
     inside, place = np.flatnonzero(~is_other), np.cumsum(~is_other) - 1
     parts = [place[part] for part, out in zip(layout.slices, apart, strict=True) if not out]
-    start = layout.ravel(path.model.initial_point(random_seed=SEED))
-    steps = np.full(inside.size, FIRST_STEP)
-
-    evaluator, chunk = evaluator_of(path, inside), max(1, CHUNK_NUMBERS // layout.dim)
-    pattern = csr_array((inside.size, inside.size), dtype=np.int8)
-    for _ in range(N_STATES):  # the others too: a coefficient may begin at zero
-        near = start + NEARBY * rng.standard_normal(layout.dim)
-        slopes = partial(_slopes, evaluator, near)
-        found = find_pattern(slopes, near[inside], steps, chunk)
-        pattern = csr_array((pattern + found).astype(bool).astype(np.int8))
+    walks = [
+        Sum(slice(place[part.start], place[part.start] + part.stop - part.start), shape, 0)
+        for rv, part, shape in zip(model.free_RVs, layout.slices, layout.shapes, strict=True)
+        if rv not in others and model.rvs_to_transforms[rv] is None and np.prod(shape) > SMALL
+    ]
+    start = layout.ravel(model.initial_point(random_seed=SEED))
+    steps, evaluator = np.full(inside.size, FIRST_STEP), evaluator_of(path, inside)
+    sums, pattern = (), _pattern_along((), evaluator, inside, start)
+    for more in _worth_a_sum(walks, pattern):
+        tried = _pattern_along((*sums, *more), evaluator, inside, start)
+        if MOST_COST * arrange(pattern, parts).cost > arrange(tried, parts).cost:
+            sums, pattern = (*sums, *more), tried
     curvature = Curvature.of(pattern, parts, steps)
     dense = len(curvature.moves) >= DENSE * inside.size
-    return Field(path.model, np.flatnonzero(is_other), inside, start, curvature, dense)
+    return Field(model, np.flatnonzero(is_other), inside, start, curvature, dense, sums)
 
 
-def _slopes(evaluator: Evaluate, state: np.ndarray, xs: np.ndarray) -> np.ndarray:
-    return evaluator(state, xs)[1]
+def _pattern_along(
+    sums: tuple[Sum, ...], evaluator: Evaluate, inside: np.ndarray, start: np.ndarray
+) -> csr_array:
+    """Find where the curvature along such coordinates is not zero, near a state."""
+    rng, chunk = np.random.default_rng(SEED), max(1, CHUNK_NUMBERS // start.size)
+    steps = np.full(inside.size, FIRST_STEP)
+    pattern = csr_array((inside.size, inside.size), dtype=np.int8)
+    for _ in range(N_STATES):  # the others too: a coefficient may begin at zero
+        near = start + NEARBY * rng.standard_normal(start.size)
+
+        def slopes(vs: np.ndarray, near: np.ndarray = near) -> np.ndarray:
+            return along_sums(sums, evaluator(near, differenced(sums, vs))[1])
+
+        found = find_pattern(slopes, summed(sums, near[inside]), steps, chunk)
+        pattern = csr_array((pattern + found).astype(bool).astype(np.int8))
+    return pattern
+
+
+def _worth_a_sum(walks: Sequence[Sum], pattern: csr_array) -> list[tuple[Sum, ...]]:
+    """Return which running sums are tried, one after the other.
+
+    They are those of all parts that are dense, along the first axis or the last, once or twice.
+    """
+    full = full_rows(pattern)
+    dense = tuple(walk for walk in walks if full[walk.part].mean() > FULL_PART)
+    across = tuple(replace(walk, axis=1) for walk in dense if len(walk.shape) > 1)
+    tried = [some for some in (dense, across) if some]
+    return [*tried, *tried]
 
 
 def _settled(field: Field) -> Field:
@@ -216,7 +250,7 @@ def _one_mode(field: Field, prior: Prior) -> bool:
     law = field.given(others)
     main = field.log_marginal(others)
     draws = prior.draw(MOST_STARTS, prior.spawn(np.random.default_rng(SEED)))
-    for x in draws[:, field.inside]:
+    for x in field.inner(draws):
         try:
             found = field.climb(others, x)
         except (ArithmeticError, np.linalg.LinAlgError):

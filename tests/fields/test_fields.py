@@ -13,6 +13,7 @@ from pymc_tempering.exceptions import PriorDrawsError
 from pymc_tempering.fields.arrow import Root
 from pymc_tempering.fields.conditional import Field
 from pymc_tempering.fields.find import find_field
+from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.model.origin import origin_of
 
@@ -167,7 +168,7 @@ def test_the_change_of_variables_is_exact(field):
     eye = np.eye(u.size)
     columns = np.array([field.inverse(others, u + each) for each in eye]) - x
     _, log_det = np.linalg.slogdet(columns[:, field.inside])
-    value, _ = field.evaluate(others, x[field.inside][None])
+    value, _ = field.evaluate(others, field.inner(x)[None])
     assert field.white(others, u)[0] == pytest.approx(value[0] + log_det, abs=1e-6)
 
 
@@ -237,3 +238,23 @@ def test_counts_by_chains_and_by_a_bridge_agree():
     bridge = pmt.bridge_sampling(idata, model, random_seed=2)
     assert abs(chains.log_z - bridge.log_z) < 4.0 * np.hypot(chains.mcse, bridge.mcse)
     assert bridge.mcse < 0.05
+
+
+def test_a_walk_that_is_written_by_its_steps_has_neighbors_along_their_sums():
+    field = find_field(build(not_centered))
+    [walk] = field.sums
+    assert (walk.part.stop - walk.part.start, field.curvature.arrow.width) == (D, 1)
+    assert len(field.curvature.moves) < 10
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_come_back_and_carry_slopes_over(axis):
+    rng, n = np.random.default_rng(8), 14
+    sums = (Sum(slice(1, 13), (4, 3), axis), Sum(slice(1, 13), (4, 3), axis))
+    x, v, slope = rng.normal(size=(3, 2, n))
+    assert_allclose(differenced(sums, summed(sums, x)), x, atol=1e-12)
+    expected = np.cumsum(np.cumsum(x[:, 1:13].reshape(2, 4, 3), axis=axis + 1), axis=axis + 1)
+    assert_allclose(summed(sums, x)[:, 1:13].reshape(2, 4, 3), expected)
+    # A slope goes with its values as a product: g . x = h . v for all v.
+    along = (along_sums(sums, slope) * v).sum(axis=1)
+    assert_allclose(along, (slope * differenced(sums, v)).sum(axis=1))

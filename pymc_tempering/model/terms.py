@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.multivariate import CARRV
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
+from pymc_tempering.model.car import is_car, known_car
 from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.imputed import imputed_parts
 from pymc_tempering.model.layout import is_discrete
@@ -79,8 +79,8 @@ def find_terms(
         A discrete variable has no prior that can be drawn from.
     """
     names = tuple(term.name for term in [*model.observed_RVs, *model.potentials])
-    # PyMC's CAR lacks a constant in its density, and its draws have another covariance.
-    wide = (*wide, *(rv.name for rv in model.free_RVs if isinstance(rv.owner.op, CARRV)))
+    unknown = [rv.name for rv in model.free_RVs if is_car(rv) and known_car(rv) is None]
+    wide = (*wide, *unknown)
     wide = (*wide, *unknown_orders(model))
     if tempered is not None:
         # The terms that are not tempered may make a flat prior proper, so it is allowed here.

@@ -1,0 +1,72 @@
+"""Conditional autoregressions: draws and density are those of one normalized law."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import logsumexp
+from scipy.stats import gamma, multivariate_normal
+
+import pymc_tempering as pmt
+from pymc_tempering.references.compile import compile_model
+from pymc_tempering.references.prior import evaluate_draws
+
+LINE = np.eye(3, k=1) + np.eye(3, k=-1)
+BESIDE = np.kron(np.eye(3), LINE) + np.kron(LINE, np.eye(3))
+MEAN = np.linspace(-1.0, 1.0, 9)
+DATA = np.linspace(-0.5, 1.5, 9)
+
+
+def covariance(alpha, tau):
+    return np.linalg.inv(tau * (np.diag(BESIDE.sum(axis=0)) - alpha * BESIDE))
+
+
+def build(tau=None, weights=BESIDE):
+    with pm.Model() as model:
+        tau = pm.Gamma("tau", 4, 4) if tau is None else tau
+        x = pm.CAR("x", mu=MEAN, W=weights, alpha=0.9, tau=tau)
+        pm.Normal("y", x, 0.5, observed=DATA)
+    return model
+
+
+def test_draws_and_density_are_those_of_the_normal_law():
+    prior = compile_model(build(tau=2.0))
+    assert prior.path.terms.wide == ()
+    draws = prior.draw(20_000, prior.spawn(np.random.default_rng(1)))
+    exact = multivariate_normal(MEAN, covariance(0.9, 2.0))
+    # An element of the covariance is known to some .7 / sqrt(20,000) of its size: .02 are 5 errors.
+    assert_allclose(np.cov(draws, rowvar=False), exact.cov, atol=0.02)
+    assert_allclose(draws.mean(axis=0), MEAN, atol=0.03)
+    log_prior, _ = evaluate_draws(prior.path, draws[:20])
+    assert_allclose(log_prior, exact.logpdf(draws[:20]))
+
+
+def test_evidence_beside_quadrature():
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    taus = gamma(4, scale=0.25).ppf(0.5 * (nodes + 1.0))
+    noise = 0.25 * np.eye(9)
+    terms = [multivariate_normal(MEAN, covariance(0.9, t) + noise).logpdf(DATA) for t in taus]
+    exact = logsumexp(terms, b=0.5 * weights)
+    found = pmt.log_marginal_likelihood(
+        pmt.sample(model=build(), random_seed=1, progressbar=False, quiet=True)
+    )
+    assert found.verdict == "ok"
+    assert abs(found.log_z - exact) < 4.0 * found.mcse < 0.05
+
+
+def test_data_of_this_law_have_its_constant():
+    with pm.Model() as model:
+        pm.Normal("m")
+        pm.CAR("y", mu=MEAN, W=BESIDE, alpha=0.9, tau=2.0, observed=DATA)
+    prior = compile_model(model)
+    _, log_likelihood = evaluate_draws(prior.path, np.zeros((1, 1)))
+    exact = multivariate_normal(MEAN, covariance(0.9, 2.0)).logpdf(DATA)
+    assert log_likelihood[0] == pytest.approx(exact)
+
+
+def test_neighbors_that_may_change_have_a_wide_reference():
+    with pm.Model() as model:
+        weights = pm.Data("weights", BESIDE)
+        pm.CAR("x", mu=MEAN, W=weights, alpha=0.9, tau=2.0)
+        pm.Normal("y", model["x"], 0.5, observed=DATA)
+    assert compile_model(model, check=False).path.terms.wide == ("x",)

@@ -30,6 +30,7 @@ from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Fitted, Reference
 from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.effort import effort_of
 from pymc_tempering.sampling.evaluated import (
     Evaluated,
     evaluate_states,
@@ -48,19 +49,19 @@ fewer may be far too narrow for its mode: what is left of copies of a particle t
 HOPELESS = 12.0
 """Nats by which the mass of an island may lie below that of the largest before it is left out."""
 
-N_PROPOSED, MAX_PROPOSALS = 1000, 2
-"""Draws of a reference that are weighted at a time, and the number of references at most."""
+MAX_PROPOSALS = 2
+"""References of which draws are weighted at most."""
 
-MIN_WEIGHT, BY_DIM = 50, 3
-"""Trial runs give the draws where weighted ones are worth fewer than the first in `N_PROPOSED`, or
-fewer than the second for each dimension: a fit to so few makes the reference worse."""
+MIN_SHARE, BY_DIM = 0.05, 3
+"""Trial runs give the draws where weighted ones are worth a smaller share than the first, or fewer
+than the second for each dimension: a fit to so few makes the reference worse."""
 
 NEAR_SHARE = 0.2
 """Effective share of the weights from which on the fit to the draws of a reference is the last."""
 
 MAX_BATCHES = 4
-"""How many times `N_PROPOSED` draws of one reference there are at most. In many dimensions a
-thousand of them cost less than a tenth of a fit."""
+"""How many times so many draws of one reference there are at most. In many dimensions a thousand of
+them cost less than a tenth of a fit."""
 
 N_TRIAL_CHAINS, TRIAL_DRAWS, MAX_TRIALS = 4, 500, 3
 """Chains of a trial run, draws of each, and the number of trials at most. The one after a fit to
@@ -74,17 +75,6 @@ WARP_DIM = 200
 
 TRIAL_ROUNDS, MAX_ROUNDS = 2, 8
 """Rounds in which the weights of a trial's ladder are learned, and those of a ladder to keep."""
-
-FEW_PARTICLES, PARTICLES = 128, 256
-"""Particles of the annealed pass from a fitted reference: few where it is near the posterior."""
-
-
-N_PARTICLES = 256
-"""Particles of a pass."""
-
-FIELD_WORK, FEWEST = 1_000_000, 64
-"""Work of a value of a whitened field up to which passes have all these particles, and their least
-number where a value is dearer: they only have to tell the few others."""
 
 N_PASSES, MORE_PASSES = 3, 3
 """Passes of every search, and how many more there are where these differ."""
@@ -190,7 +180,7 @@ def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPas
         begun.append(1)
         try:
             return anneal(
-                job.prior, job.kernel, own, n_particles=_n_particles(job), report=tell_or_stop,
+                job.prior, job.kernel, own, n_particles=n_particles, report=tell_or_stop,
                 deadline=job.deadline, stage_cost=STAGE_COST,
             )  # fmt: skip
         except (LikelihoodError, TimeLimitError) as error:
@@ -198,6 +188,7 @@ def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPas
         except KeyboardInterrupt:
             return None
 
+    n_particles = effort_of(job.prior.path).particles
     begun = list[int]()  # before the time is over
     tells = [report, *[lambda beta: None] * (n - 1)]
     tasks: list[Task[AnnealedPass | LikelihoodError | TimeLimitError]] = [
@@ -212,14 +203,6 @@ def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPas
         raise next(one for one in results if isinstance(one, Exception))
     # What the time has cut short is of no use beside one that came to its end.
     return [one for one in made if one.complete] or made[:1]
-
-
-def _n_particles(job: Job) -> int:
-    """Return the number of particles of a pass."""
-    path = job.prior.path
-    if not path.n_white:
-        return N_PARTICLES
-    return int(np.clip(N_PARTICLES * FIELD_WORK / path.work, FEWEST, N_PARTICLES))
 
 
 type _Made = AnnealedPass | LikelihoodError | TimeLimitError | None
@@ -294,7 +277,8 @@ class ReferenceFit:
 
     def warm_up(self, job: Job) -> Warmup:
         """Freeze a plan of the reference."""
-        n_particles = FEW_PARTICLES if self.near else PARTICLES
+        near, far = effort_of(job.prior.path).trial_particles
+        n_particles = near if self.near else far
         return self.trial or _warm_up_fitted(job, self.reference, n_particles, MAX_ROUNDS)
 
 
@@ -340,18 +324,18 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
     near : bool
         Whether the reference is near the posterior.
     """
-    prior, rng = job.prior, job.rng
+    prior, rng, n = job.prior, job.rng, effort_of(job.prior.path).proposed
     batches: list[Evaluated] = []
     log_w, weight = np.empty(0), 0.0
-    least = max(MIN_WEIGHT, BY_DIM * reference.components.dim)
+    least = max(MIN_SHARE * n, BY_DIM * reference.components.dim)
     while not batches or (weight < wanted and len(batches) < MAX_BATCHES):
-        batches.append(evaluate_states(prior, reference.draw(N_PROPOSED, reference.spawn(rng))))
-        job.tally.work["fit"] += N_PROPOSED
+        batches.append(evaluate_states(prior, reference.draw(n, reference.spawn(rng))))
+        job.tally.work["fit"] += n
         log_w = np.append(log_w, batches[-1].log_ratio(reference.components))
         weight = effective_number(log_w)
         if MAX_BATCHES**2 * weight < least:
             break
-    if weight < MIN_WEIGHT * len(batches) or weight < min(least, wanted):
+    if weight < MIN_SHARE * log_w.size or weight < min(least, wanted):
         return None, log_mean(log_w), False
     w = np.exp(log_w - log_w.max())
     drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))
@@ -428,13 +412,14 @@ def first_fit(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
 def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Improve a fit by tempered trial runs from it, the last of which is long enough to keep."""
     drawn, log_z, warmup, enough = seen, -np.inf, None, False
+    _, n_particles = effort_of(job.prior.path).trial_particles
     for attempt in range(1, MAX_TRIALS + 1):
         if job.deadline.late:
             break
         job.report(f"Trial run {attempt} of {MAX_TRIALS} from the fitted reference")
         last = enough or attempt == MAX_TRIALS
         rounds = MAX_ROUNDS if last else TRIAL_ROUNDS
-        warmup = _warm_up_fitted(job, Fitted(job.prior, components), PARTICLES, rounds)
+        warmup = _warm_up_fitted(job, Fitted(job.prior, components), n_particles, rounds)
         runs = trial_run(job, warmup.plan)
         job.tally.work["fit"] += steps_of(runs)
         drawn = posterior_sample(warmup.plan, runs, MAX_FIT_DRAWS, job.rng)

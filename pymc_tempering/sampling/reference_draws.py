@@ -7,6 +7,7 @@ frozen before the chains begin. Whether there are any is decided by draws that d
 import threading
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import ceil
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.references.prior import Reference, evaluate_draws
 from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.effort import ENOUGH_MCSE, effort_of
 
 N_TRIAL, MIN_SHARE = 256, 0.05
 """Draws that decide whether further ones are worth their price, and the least effective share of
@@ -87,7 +89,7 @@ def begin_beside(
     asked : int, optional
         What the user wants; by default as many as the plan took evaluations, but at most
         `MOST_FIXED`, and some for each draw, if the reference is near enough; in many dimensions
-        fewer of both.
+        fewer of both. Where values are dear, twice as many as an error of `ENOUGH_MCSE` takes.
     spent : int
         Density evaluations so far, those of scouts apart.
     rng : numpy.random.Generator
@@ -102,8 +104,12 @@ def begin_beside(
     by = deadline.rest(TRIAL_SHARE, 0.0)
     log_ratio, _ = draw_log_ratio(plan.reference, N_TRIAL, trial, deadline=by)
     near = log_ratio.size == N_TRIAL and effective_number(log_ratio) >= MIN_SHARE * N_TRIAL
-    price = max(1.0, plan.reference.path.dim / CHEAP_DIM)
+    path = plan.reference.path
+    price = max(1.0, path.dim / CHEAP_DIM)
     fixed, per_draw = int(min(spent, MOST_FIXED) / price), max(1, round(PER_DRAW / price))
+    if near and effort_of(path).dear:
+        variance = N_TRIAL / effective_number(log_ratio) - 1.0
+        fixed, per_draw = max(N_TRIAL, min(spent, ceil(2.0 * variance / ENOUGH_MCSE**2))), 0
     return Beside(plan, own, fixed, per_draw, MOST if near else 0)
 
 

@@ -34,6 +34,7 @@ from pymc_tempering.evidence.rts import pooled, rts
 from pymc_tempering.sampling.bridged import bridged, can_bridge
 from pymc_tempering.sampling.call import DEFAULT_MCSE, MOST_GROWTH, PLAN_SHARE, Call, Goal, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
+from pymc_tempering.sampling.effort import ENOUGH_MCSE, effort_of
 from pymc_tempering.sampling.recorded import (
     LeastEss,
     cycles_of,
@@ -210,7 +211,7 @@ def run_rounds(
     at : Outcome, optional
         Where an earlier process left the run, which then goes on from there.
     """
-    at, pace = at or _start(job, call, chosen, call.n_draws), np.nan
+    at, pace = at or _start(job, call, chosen, _first_length(job, call)), np.nan
     while True:
         began, before = perf_counter(), drawn_in_all(at.runs)
         at = _draw(job, at, watch, recorder)
@@ -228,6 +229,12 @@ def run_rounds(
                 extend_runs(at.runs, at.total)
         except KeyboardInterrupt:
             return replace(at, interrupted=True)
+
+
+def _first_length(job: Job, call: Call) -> int:
+    """Draws of each chain in the first round; few where it was left open and values are dear."""
+    first = effort_of(job.prior.path).draws if call.goal.by_default else call.draws
+    return min(first, call.draws) + call.tune
 
 
 def _start(job: Job, call: Call, chosen: ChosenPlan, n_draws: int) -> Outcome:
@@ -328,15 +335,17 @@ def _outgrown(at: Outcome) -> bool:
 
 
 def _imprecise(goal: Goal, at: Outcome, growth: float) -> bool:
-    """Whether log Z has a finite error above `DEFAULT_MCSE`, and chains may still grow for it.
+    """Whether log Z has a finite error above what is enough, and chains may still grow for it.
 
+    That is `DEFAULT_MCSE`, and less in rounds that are short since values are dear.
     Who asks for another error, or for effective draws, gets these alone.
     """
     if not (goal.by_default and goal.ess_alone) or growth >= MOST_GROWTH:
         return False
-    if rts(cycles_of(at.chosen.plan, at.runs)).mcse <= DEFAULT_MCSE:
+    enough = ENOUGH_MCSE if growth < 1.0 else DEFAULT_MCSE
+    if rts(cycles_of(at.chosen.plan, at.runs)).mcse <= enough:
         return False
-    return DEFAULT_MCSE < at.evidence.mcse < np.inf
+    return enough < at.evidence.mcse < np.inf
 
 
 def _is_over(job: Job, goal: Goal, at: Outcome) -> bool:

@@ -103,8 +103,9 @@ def sample(
     ----------
     draws : int, optional
         Draws of each chain; in the first round, where a target asks for several. Where it is left
-        open the first round has 1,000, and rounds of doubling length go on until
-        the least bulk effective sample size of all free scalars is 400, or a chain has 8,000.
+        open the first round has 1,000, or down to 250 where a value of the density is dear, and
+        rounds of doubling length go on until the least bulk effective sample size of all free
+        scalars is 400, or a chain has 8,000.
     tune : int, default 0
         Draws of each chain to throw away. The warm-up is automatic and comes before; chains
         start at a fresh reference draw with everything frozen, so that none is needed.

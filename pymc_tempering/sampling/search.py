@@ -33,8 +33,9 @@ from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Fitted
 from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.effort import effort_of
 from pymc_tempering.sampling.evaluated import Evaluated, can_climb, evaluate_states, join
-from pymc_tempering.sampling.fit_reference import N_PROPOSED, Passes, ReferenceFit, fit_reference
+from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, fit_reference
 from pymc_tempering.sampling.suspects import (
     Peak,
     find_peaks,
@@ -573,7 +574,7 @@ def _is_worse(job: Job, new: ReferenceFit, old: Mixture) -> bool:
 
     Draws of the old one tell both second moments, since the new one does not draw what it has lost.
     """
-    states = evaluate_states(job.prior, old.draw(N_PROPOSED, job.rng))
-    job.tally.work["fit"] += N_PROPOSED
+    states = evaluate_states(job.prior, old.draw(effort_of(job.prior.path).proposed, job.rng))
+    job.tally.work["fit"] += states.n
     log_w, log_new = states.log_ratio(old), states.log_ratio(new.components)
     return log_mean(log_w + log_new) > log_mean(2.0 * log_w) + np.log(WORSE)

@@ -26,6 +26,7 @@ from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.effort import effort_of
 from pymc_tempering.sampling.evaluated import (
     Evaluated,
     Region,
@@ -43,8 +44,8 @@ SCOUT_STEPS = 12
 SCOUT_BATCH, MAX_SCOUT_BATCH = 500, 8000
 """Scouts that climb together at first, and at most."""
 
-SCOUT_WORK, SCOUTING = 80_000_000, (10_000, 400_000)
-"""Elements that the scouts of a round compute, and the bounds of the evaluations that these buy.
+SCOUT_WORK, MOST_SCOUTING = 80_000_000, 400_000
+"""Elements that the scouts of a round compute, and the evaluations that these buy at most.
 Where a value takes a microsecond they are some tenths of a second, as the run itself is."""
 
 HEADING, NEARER = 2, 0.9
@@ -166,8 +167,8 @@ def _step(path: Path, climbers: _Climbers, at: np.ndarray, scale: np.ndarray) ->
 
 def scouting_of(job: Job) -> int:
     """Return the evaluations that the scouts of a round may take, by what one costs."""
-    least, most = SCOUTING
-    return int(np.clip(SCOUT_WORK / job.prior.path.work, least, most))
+    path = job.prior.path
+    return int(np.clip(SCOUT_WORK / path.work, effort_of(path).scouting, MOST_SCOUTING))
 
 
 def send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
-from scipy.linalg.blas import dtbmv, dtbsv
+from scipy.linalg import cholesky
+from scipy.linalg.blas import dtbmv, dtbsv, dtrsv
 from scipy.linalg.lapack import dpbtrf, dtbtrs
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -145,16 +145,14 @@ class Root:
         if first.size:
             first = dtbsv(self.arrow.width, self.band, first, lower=1)
         if second.size:
-            second = solve_triangular(
-                self.corner, second - self.cross @ first, lower=True, check_finite=False
-            )
+            second = dtrsv(self.corner, second - self.cross @ first, lower=1)
         return np.concatenate([first, second])
 
     def color(self, u: np.ndarray) -> np.ndarray:
         """Return `x = L^-T u`, shape (n,), which has the precision L L' where u is white."""
         first, second = self._parts(u)
         if second.size:
-            second = solve_triangular(self.corner, second, lower=True, trans=1, check_finite=False)
+            second = dtrsv(self.corner, second, lower=1, trans=1)
             first = first - second @ self.cross
         if first.size:
             first = dtbsv(self.arrow.width, self.band, first, lower=1, trans=1)

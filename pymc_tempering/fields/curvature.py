@@ -55,9 +55,9 @@ def find_pattern(slopes: Slopes, x: np.ndarray, steps: np.ndarray, chunk: int) -
     own = np.sqrt(np.abs(found.diagonal()))
     row, column = found.nonzero()
     counts = np.abs(found[row, column]) > LEAST_CORRELATION * own[row] * own[column]
-    every = np.arange(n)
-    at = np.append(row[counts], every), np.append(column[counts], every)
-    pattern = csr_array(coo_array((np.ones(at[0].size, dtype=np.int8), at), shape=(n, n)))
+    row, column = np.append(row[counts], np.arange(n)), np.append(column[counts], np.arange(n))
+    ones = np.ones(row.size, dtype=np.int8)
+    pattern = csr_array(coo_array((ones, (row, column)), shape=(n, n)))
     return csr_array((pattern + pattern.T).astype(bool).astype(np.int8))
 
 

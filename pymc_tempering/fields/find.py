@@ -173,7 +173,8 @@ def _field_of(path: Path, others: Collection[Variable]) -> Field:
     ]
     start = layout.ravel(model.initial_point(random_seed=SEED))
     steps, evaluator = np.full(inside.size, FIRST_STEP), evaluator_of(path, inside)
-    sums, pattern = (), _pattern_along((), evaluator, inside, start)
+    sums: tuple[Sum, ...] = ()
+    pattern = _pattern_along(sums, evaluator, inside, start)
     for more in _worth_a_sum(walks, pattern):
         tried = _pattern_along((*sums, *more), evaluator, inside, start)
         if MOST_COST * arrange(pattern, parts).cost > arrange(tried, parts).cost:

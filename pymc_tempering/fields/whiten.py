@@ -20,6 +20,7 @@ from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.fields.conditional import Field
 from pymc_tempering.fields.find import find_field
 from pymc_tempering.kernels.gradient_free import RandomWalkMetropolis
+from pymc_tempering.model.car import log_density_of
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.origin import Origin, origin_of
 from pymc_tempering.references.compile import check_reference
@@ -104,7 +105,7 @@ def with_white_field(model: pm.Model, field: Field) -> pm.Model:
         forward = {value: _unconstrained(copy, rv) for rv, value in values.items()}
         raveled = [v.ravel() for v in forward.values()]
         joined = pt.concatenate(raveled) if raveled else pt.zeros(0)
-        prior = graph_replace(copy.logp(), forward, strict=False) if values else 0.0
+        prior = graph_replace(log_density_of(copy, copy.free_RVs), forward, strict=False)
         u = pm.Normal(name, shape=field.inside.size)
         density = WhiteDensity(field)(joined, u)[0]
         normal = -0.5 * pt.sum(u**2) - 0.5 * field.inside.size * np.log(2.0 * np.pi)

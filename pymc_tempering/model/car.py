@@ -1,10 +1,10 @@
 """Proper conditional autoregressions, whose density and draws in PyMC are not those of one law.
 
 The density of `pm.CAR` lacks a constant, and its draws have the square of the covariance. Where the
-neighbors are known, both are mended here: the constant is added, and draws are made anew.
+neighbors are known, both are written anew here, the density as a sum over neighbors.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +34,8 @@ class Car(NamedTuple):
 
 
 def is_car(rv: Variable) -> bool:
-    """Whether a random variable is a conditional autoregression."""
-    return isinstance(rv.owner.op, CARRV)
+    """Whether a variable is a conditional autoregression."""
+    return rv.owner is not None and isinstance(rv.owner.op, CARRV)
 
 
 def known_car(rv: Variable) -> Car | None:
@@ -49,6 +49,8 @@ def known_car(rv: Variable) -> Car | None:
     dense = ps.dense_from_sparse(weights) if isinstance(weights, SparseVariable) else weights
     neighbors = np.asarray(dense.eval(), dtype="float64").reshape(rv.owner.inputs[3].shape.eval())
     neighbors = neighbors.reshape(neighbors.shape[-2:])
+    if not np.array_equal(neighbors, neighbors.T):
+        return None  # which PyMC refuses
     return Car(mean, alpha.squeeze(), tau.squeeze(), neighbors)
 
 
@@ -65,12 +67,29 @@ def car_draw(rv: Variable) -> Variable:
     return law.mean + pt.dot(pt.constant(vectors / root[:, None]), noise)
 
 
-def car_constants(rvs: Iterable[Variable]) -> float:
-    """Return what the densities of all such autoregressions among variables lack (nats)."""
-    total = 0.0
-    for rv in rvs:
-        law = known_car(rv) if is_car(rv) else None
-        if law is not None:
-            sums = law.neighbors.sum(axis=0)
-            total += 0.5 * float(np.log(sums).sum() - sums.size * np.log(2.0 * np.pi))
+def car_log_density(rv: Variable, value: Variable) -> Variable:
+    """Graph of the log density (nats) at a value, with its constant."""
+    law = known_car(rv)
+    assert law is not None
+    sums = law.neighbors.sum(axis=0)
+    root = np.sqrt(sums)
+    values = np.linalg.eigvalsh(law.neighbors / np.outer(root, root))
+    i, j = law.neighbors.nonzero()
+    off = value - law.mean
+    beside = pt.sum(law.neighbors[i, j] * off[i] * off[j])
+    square = law.tau * (pt.sum(sums * off**2) - law.alpha * beside)
+    log_det = sums.size * pt.log(law.tau) + pt.sum(pt.log1p(-law.alpha * values))
+    constant = float(np.log(sums).sum() - sums.size * np.log(2.0 * np.pi))
+    proper = (pt.abs(law.alpha) < 1.0) & (law.tau > 0.0)
+    return pt.switch(proper, 0.5 * (log_det + constant - square), -np.inf)
+
+
+def log_density_of(model: pm.Model, rvs: Sequence[Variable]) -> Variable:
+    """Graph of the log density of variables or potentials, in terms of the value variables."""
+    own = [rv for rv in rvs if is_car(rv) and known_car(rv) is not None]
+    others = [rv for rv in rvs if rv not in own]
+    total = model.logp(vars=others) if others else pt.constant(0.0)
+    for rv in own:
+        [density] = model.replace_rvs_by_values([car_log_density(rv, model.rvs_to_values[rv])])
+        total = total + density
     return total

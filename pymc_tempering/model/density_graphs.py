@@ -18,7 +18,6 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.xtensor.type import XTensorType, as_xtensor
 
 from pymc_tempering.exceptions import GradientError, ModelError
-from pymc_tempering.model.car import car_constants
 from pymc_tempering.model.layout import Layout, is_discrete
 from pymc_tempering.model.log_graphs import follow_exponentials
 from pymc_tempering.model.ordered_priors import log_orderings_of
@@ -58,9 +57,6 @@ def raveled_graphs(
         replacements[value] = piece
     log_reference, log_ratio = reference_and_ratio(model, terms)
     log_reference = log_reference + log_orderings_of(model, layout.shapes, terms.wide)
-    tempered = [rv for rv in model.observed_RVs if rv.name in terms.names]
-    log_ratio = log_ratio + car_constants(tempered)
-    log_reference = log_reference + car_constants(model.free_RVs)
     slopes = [
         _binary_slope(model, rv)
         for rv, value in zip(model.free_RVs, model.value_vars, strict=True)

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
-from pymc_tempering.model.car import is_car, known_car
+from pymc_tempering.model.car import is_car, known_car, log_density_of
 from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.imputed import imputed_parts
 from pymc_tempering.model.layout import is_discrete
@@ -113,8 +113,7 @@ def reference_and_ratio(model: pm.Model, terms: Terms) -> tuple[Variable, Variab
     wide = [rv for rv in model.free_RVs if rv.name in terms.wide]
     likelihood = [t for t in [*model.observed_RVs, *model.potentials] if t.name in terms.names]
     zero = pt.constant(0.0)
-    reference = model.logp(vars=drawn) if drawn else zero
-    ratio = model.logp(vars=likelihood) if likelihood else zero
+    reference, ratio = (log_density_of(model, some) for some in (drawn, likelihood))
     if wide:
         covers = [pm.logp(wide_law(()), model.rvs_to_values[rv]).sum() for rv in wide]
         reference = reference + pt.add(zero, *covers)

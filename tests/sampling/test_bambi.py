@@ -235,7 +235,7 @@ def test_what_is_not_of_the_model_is_refused(straight):
     other = built(priors=PRIORS | {"x": normal(0.2)})
     with pytest.raises(DataMismatchError, match="log density"):
         pmt.to_bambi(raw, other)
-    with pytest.raises(DataMismatchError, match="differ by .*center_predictors=False"):
+    with pytest.raises(DataMismatchError, match=r"differ by .*center_predictors=False"):
         pmt.cross_check(fit, model.backend.model, ["bridge_sampling"])
     with pytest.raises(DataMismatchError, match="lacks 'w', a variable of the Bambi model"):
         pmt.bridge_sampling(fit, built("y ~ x + w", {}), quiet=True)
@@ -249,7 +249,7 @@ def test_what_is_not_of_the_model_is_refused(straight):
 
 
 def test_draws_of_a_fit_and_of_a_run_are_not_averaged(straight):
-    model, fit, raw = straight
+    _, fit, raw = straight
     run = raw.copy()
     run["posterior"].attrs["bambi"] = "a note"
     with pytest.raises(ArgumentError, match="to_bambi"):

@@ -341,7 +341,7 @@ def join_bounds(lower: Evidence, upper: Evidence) -> Sandwich:
     if gap <= 0.0:
         middle = 0.5 * (lower.log_z + upper.log_z)
         said = f"The bounds agree within their errors: log Z is near {middle:.3f}."
-    verdict = "ok"
+    verdict = "ok" if lower.verdict == upper.verdict == "ok" else "unchecked"
     if not np.isfinite(error):
         verdict = "unchecked"
         said = "The weights of one direction collapsed, so that these bounds say nothing."

@@ -301,7 +301,8 @@ def reverse_ais(
     -------
     Evidence
         log Z (nats) with the larger of a bootstrap error and of one over batches of consecutive
-        draws, since these are not independent.
+        draws, since these are not independent. "unchecked" where the sampler stored no log density
+        of the draws, since nothing then tells whether they are of this model.
 
     Raises
     ------

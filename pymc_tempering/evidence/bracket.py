@@ -314,7 +314,8 @@ class Sandwich(Bracket):
         Standard error of the ``gap``, ``upper.log_z - lower.log_z`` (nats).
     verdict : {"ok", "wide", "crossed", "unchecked"}
         "wide": the gap is more than 0.1 nats beyond noise; "crossed": the lower one lies above the
-        upper one beyond noise; "unchecked": one of them has no error.
+        upper one beyond noise; "unchecked": one of them has no error, or nothing tells whether the
+        draws are of this model.
     words : str
         What they say together, and on what the upper one rests.
     """

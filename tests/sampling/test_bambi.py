@@ -101,6 +101,23 @@ def test_predictions_are_those_that_pymc_makes_of_the_same_draws(settings):
     assert before.identical(idata["posterior"].to_dataset())  # a copy
 
 
+@pytest.mark.filterwarnings(
+    "ignore:'sample_new_groups' is deprecated:FutureWarning",
+    "ignore:Constructing a Categorical:DeprecationWarning",  # by formulae, with pandas 3
+)
+def test_a_new_group_is_predicted_by_one_of_those_in_the_draws():
+    """`predict` looks for its draws by the place of dimensions."""
+    model = built("y ~ (k | g)", {})
+    fitted = pmt.to_bambi(prior_draws(model), model)
+    found = []
+    for group in ("new", *"pqrs"):
+        data = pd.DataFrame({"k": ["b", "c"], "g": [group] * 2})
+        model.predict(fitted, data=data, sample_new_groups=True, random_seed=1)
+        found.append(fitted["posterior"]["mu"].values)
+    new, known = found[0], np.array(found[1:])
+    assert np.isclose(new, known, rtol=1e-9).all(axis=-1).any(axis=0).all()
+
+
 def test_predictions_equal_those_after_a_fit_by_bambi():
     """|z| < 4 for the mean at three points, with 200 draws counted as independent: 2e-4."""
     model = built()

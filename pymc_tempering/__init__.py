@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pymc_tempering.sampling.restart import resume as resume
     from pymc_tempering.sampling.sample import sample as sample
     from pymc_tempering.sampling.step_method import SimulatedTempering as SimulatedTempering
+    from pymc_tempering.sampling.to_bambi import to_bambi as to_bambi
     from pymc_tempering.sensitivity.prior_sensitivity import prior_sensitivity as prior_sensitivity
     from pymc_tempering.variational import fit as fit
     from pymc_tempering.variational import plot_annealing as plot_annealing
@@ -85,6 +86,7 @@ _HOMES = {
     "sampling.restart": ("extend", "resume"),
     "sampling.sample": ("sample",),
     "sampling.step_method": ("SimulatedTempering",),
+    "sampling.to_bambi": ("to_bambi",),
     "sensitivity.prior_sensitivity": ("prior_sensitivity",),
     "variational": ("fit", "plot_annealing", "refine", "to_datatree"),
 }

@@ -26,13 +26,15 @@ from pymc_tempering.arrays.carried import (
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.bracket import Sandwich, join_bounds
-from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.evidence.result import emit_warnings, untold
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.path import Path
+from pymc_tempering.model.same_model import check_same_model, untold_model
 from pymc_tempering.model.unconstrain import unconstrained_draws
 from pymc_tempering.references.prior import evaluate_draws
 
@@ -299,7 +301,8 @@ def reverse_ais(
     -------
     Evidence
         log Z (nats) with the larger of a bootstrap error and of one over batches of consecutive
-        draws, since these are not independent.
+        draws, since these are not independent. "unchecked" where the sampler stored no log density
+        of the draws, since nothing then tells whether they are of this model.
 
     Raises
     ------
@@ -340,13 +343,15 @@ def reverse_ais(
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     show = progressbar and not quiet
+    idata = pymc_draws(idata, model)
+    check_same_model(idata, find_model(model))
     with opened(
         model, transition, betas, cores, executor, random_seed, show, reversal=True
     ) as call:
         states = checked_states(idata, call.reference.path, n_particles)
         call = call.from_now()
         schedule, _ = make_schedule(call, betas, run=trials_down(call, states))
-        evidence = annealed_down(call, schedule, states)
+        evidence = untold(annealed_down(call, schedule, states), untold_model(idata))
     return emit_warnings(evidence)
 
 
@@ -515,6 +520,8 @@ def sandwich(
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     show = progressbar and not quiet
+    idata = pymc_draws(idata, model)
+    check_same_model(idata, find_model(model))
     with opened(
         model, transition, betas, cores, executor, random_seed, show, reversal=True
     ) as call:
@@ -536,7 +543,7 @@ def sandwich(
         if done.interrupted:
             raise KeyboardInterrupt("Interrupted before the upper bound.")
         shared = replace(schedule, n_evaluations=0)  # the pilot counts once
-        upper = annealed_down(call.from_now(), shared, states)
+        upper = untold(annealed_down(call.from_now(), shared, states), untold_model(idata))
     both = join_bounds(lower, upper)
     for evidence in (lower, upper):
         emit_warnings(evidence)

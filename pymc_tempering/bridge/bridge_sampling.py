@@ -11,21 +11,17 @@ import xarray as xr
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.bridge.optimal_bridge import Bridge, draw_effects, fit_bridge, fit_correlation
 from pymc_tempering.bridge.proposals import PROPOSALS, Fit, find_fit
-from pymc_tempering.bridge.target import (
-    Target,
-    check_log_density,
-    find_target,
-    stored_density_warnings,
-    untold_model,
-)
+from pymc_tempering.bridge.target import Target, check_log_density, find_target
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.alarms import disagreement_warning
 from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.same_model import stored_density_warnings, untold_model
 
 MAX_RHAT = 1.01
 """R-hat above which chains have not mixed (Vehtari et al. 2021)."""
@@ -164,8 +160,9 @@ def bridge_sampling(
         report("Bridge sampling")
         rng = np.random.default_rng(random_seed)
         found = bridge_draws(
-            idata, find_model(model), rng=rng, proposal=proposal, draws=draws, cores=cores
-        )
+            pymc_draws(idata, model), find_model(model),
+            rng=rng, proposal=proposal, draws=draws, cores=cores,
+        )  # fmt: skip
     return emit_warnings(found.evidence)
 
 

@@ -21,6 +21,7 @@ from pymc_tempering.core.weighting import (
 )
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -114,6 +115,7 @@ def importance_sampling(
     with compiling_status(progressbar and not quiet) as report:
         report("Importance sampling")
         check_proposal(proposal, draws)
+        idata = pymc_draws(idata, model)
         target, states = find_target(idata, find_model(model), cores)
         evidence = importance_states(
             target,

@@ -1,49 +1,28 @@
 """A model's unnormalized posterior, which a bridge leads to, and whether draws are of it."""
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, Mixing
-from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
-from pymc_tempering.model.layout import (
-    is_binary,
-    is_discrete,
-    model_layout,
-    unconstrained_shapes,
-)
-from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.ordered_priors import log_orderings_of, unknown_orders
+from pymc_tempering.model.layout import is_binary, is_discrete
+from pymc_tempering.model.ordered_priors import unknown_orders
 from pymc_tempering.model.origin import origin_of
 from pymc_tempering.model.path import Path, compile_path
-from pymc_tempering.model.python_mode import python_mode
-from pymc_tempering.model.unconstrain import unconstrained_draws, unconstrained_values
+from pymc_tempering.model.same_model import stored_density_warnings
+from pymc_tempering.model.unconstrain import unconstrained_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.summed.sum_out import without_sums
 
-STORED_LOG_DENSITY = ("lp", "logp")
-"""Statistics in which samplers keep the log density of a draw."""
-
 N_FIRST = 100
 """Posterior draws of each chain at which the model's density is checked."""
-
-MAX_STORED_SCATTER = 1e-3
-"""Nats by which a stored and the model's log density may differ, beyond a constant."""
-
-N_CHECKED = 20
-"""Draws at which the run's log density is compared with the model's."""
-
-MAX_SCATTER = 1e-3
-"""Nats by which the two may differ, beyond a constant."""
 
 
 @dataclass(frozen=True)
@@ -154,112 +133,7 @@ def check_states(idata: xr.DataTree, target: Target, states: np.ndarray) -> list
     return stored_density_warnings(idata, log_density.reshape(some.shape[:2]))
 
 
-def stored_density_warnings(idata: xr.DataTree, log_density: np.ndarray) -> list[str]:
-    """Warn if the log density that the sampler stored differs from the model's.
-
-    A constant may differ, and the sign, because some samplers store the potential energy.
-
-    Parameters
-    ----------
-    idata : DataTree
-    log_density : ndarray, shape (chain, draw)
-        The model's, at the first draws of each chain (nats).
-    """
-    name, stored = _stored_log_density(idata)
-    if stored is None or stored[:, : log_density.shape[1]].shape != log_density.shape:
-        return []
-    stored = stored[:, : log_density.shape[1]]
-    scatter = min(float((log_density - sign * stored).std()) for sign in (1.0, -1.0))
-    if scatter <= MAX_STORED_SCATTER + 1e-6 * float(np.abs(stored).max()):  # single precision
-        return []
-    return [
-        f"sample_stats['{name}'] and the model's log density differ by {scatter:.2g} nats from "
-        "draw to draw, so the mcse is infinite: the posterior was drawn from another model (other "
-        "priors, other data); pass its own, or drop the statistic if it does not belong to these "
-        "draws."
-    ]
-
-
-def untold_model(idata: xr.DataTree) -> list[str]:
-    """Say so where no log density was stored, and nothing tells whose draws these are."""
-    if _stored_log_density(idata)[1] is not None:
-        return []
-    return [
-        f"The draws come without their log density ({' or '.join(STORED_LOG_DENSITY)} in "
-        "sample_stats), so nothing shows that they are draws of this model: with another prior log "
-        "Z would be wrong, and nobody would see it."
-    ]
-
-
-def _stored_log_density(idata: xr.DataTree) -> tuple[str, np.ndarray | None]:
-    """Name and values (chain, draw) of the log density that a sampler stored, if it did."""
-    stats = idata["sample_stats"].to_dataset() if "sample_stats" in idata.children else {}
-    for name in STORED_LOG_DENSITY:
-        if name in stats and set(stats[name].dims) == {"chain", "draw"}:
-            values = stats[name].transpose("chain", "draw").values
-            return name, values if np.isfinite(values).all() else None
-    return "", None
-
-
 def without_lost(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
     """Give states with a ratio of NaN or +inf zero density, and return their share as well."""
     lost = np.isnan(log_ratio) | (log_ratio == np.inf)
     return np.where(lost, -np.inf, log_ratio), float(lost.mean())
-
-
-def check_same_model(idata: xr.DataTree, model: pm.Model) -> None:
-    """Raise an error if a run was made with another model, as far as it can be told.
-
-    Compared are the free variables, the values of each ``pm.Data``, and the log density that the
-    run stored at some of its draws.
-
-    Raises
-    ------
-    DataMismatchError
-    """
-    posterior = idata["posterior"].to_dataset()
-    lacking = [rv.name for rv in model.free_RVs if rv.name not in posterior]
-    unknown = [str(name) for name in posterior.data_vars if name not in model.named_vars]
-    if lacking and unknown:
-        raise DataMismatchError(
-            f"The run has draws of {', '.join(map(repr, unknown))}, and the model has "
-            f"{', '.join(map(repr, lacking))} in their place: pass the model that the run was made "
-            "with."
-        )
-    if "constant_data" in idata.children:
-        stored = idata["constant_data"].to_dataset()
-        for variable in model.data_vars:
-            if variable.name not in stored or not isinstance(variable, SharedVariable):
-                continue
-            theirs, own = stored[variable.name].values, variable.get_value()
-            if theirs.shape != own.shape or not np.array_equal(theirs, own, equal_nan=True):
-                raise DataMismatchError(
-                    f"The pm.Data {variable.name!r} has other values in the model than in the run: "
-                    "pass the model as it was when it was sampled."
-                )
-    stats = idata["sample_stats"].data_vars if "sample_stats" in idata.children else ()
-    if lacking or "lp" not in stats:
-        return
-    few = max(1, N_CHECKED // posterior.sizes["chain"])
-    part = idata.isel(draw=np.arange(min(few, posterior.sizes["draw"])))
-    points = unconstrained_values(part, model, model_layout(model), model.free_RVs)
-    function = remembered(model, "plain log density", lambda: _log_density(model))
-    names = [value.name for value in model.value_vars]
-    shape = next(iter(points.values())).shape[:2]
-    own = np.array([function(*(points[n][at] for n in names)) for at in np.ndindex(shape)])
-    off = own - part["sample_stats"]["lp"].transpose("chain", "draw").values.ravel()
-    if not np.ptp(off) <= MAX_SCATTER + 1e-6 * np.abs(own).max():
-        raise DataMismatchError(
-            f"The run's log density and the model's differ by {np.ptp(off):.2g} nats from draw to "
-            "draw: pass the model that the run was made with (same priors, same data)."
-        )
-
-
-def _log_density(model: pm.Model) -> Callable[..., float]:
-    """Compile the log density of a point, given by the values of the value variables."""
-    orders = log_orderings_of(model, unconstrained_shapes(model), unknown_orders(model))
-    with model:
-        function = compile_exactly(
-            model.value_vars, model.logp() + orders, mode=python_mode(), on_unused_input="ignore"
-        )
-    return one_thread_at_a_time(lambda *values: float(function(*values)))

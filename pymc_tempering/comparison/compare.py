@@ -18,6 +18,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.factor import SCALES, BayesFactor
 from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.exceptions import DataMismatchError, TemperingError
+from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model, is_model
 from pymc_tempering.model.handle import CompiledModel
 
@@ -104,7 +105,9 @@ def bayes_factor(
     mcse = float(np.hypot(first.mcse, second.mcse))
     sentences = [f"First model: {s}" for s in first.warnings]
     sentences += [f"Second model: {s}" for s in second.warnings]
-    return BayesFactor(first.log_z - second.log_z, mcse, tuple(sentences), scale)
+    methods = (first.method, second.method)
+    log_bf = first.log_z - second.log_z
+    return BayesFactor(log_bf, mcse, tuple(sentences), scale, methods=methods)
 
 
 def compare(
@@ -228,7 +231,8 @@ def all_evidence(
     result = []
     for (name, run), rng in zip(runs.items(), extras.rng.spawn(len(runs)), strict=True):
         try:
-            evidence = evidence_of(run, replace(extras, model=found.get(name), rng=rng))
+            draws = pymc_draws(run, models.get(name))
+            evidence = evidence_of(draws, replace(extras, model=found.get(name), rng=rng))
         except TemperingError as error:
             error.add_note(f"This was {name}.")
             raise

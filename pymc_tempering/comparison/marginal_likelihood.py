@@ -27,16 +27,20 @@ from pymc_tempering.evidence import ESTIMATORS, Evidence
 from pymc_tempering.evidence.estimators import POSTERIOR, estimate_quietly, lists_estimators
 from pymc_tempering.evidence.factor import QUANTILE_95
 from pymc_tempering.evidence.result import GROUP as EVIDENCE_GROUP
-from pymc_tempering.evidence.result import doubted, emit_warnings
+from pymc_tempering.evidence.result import doubted, emit_warnings, untold
 from pymc_tempering.exceptions import (
+    DataMismatchError,
     ImproperPriorError,
     ModelError,
     NotTemperedError,
     TemperingError,
 )
-from pymc_tempering.model.check import find_model_if_any, is_model
+from pymc_tempering.model.bambi import pymc_draws
+from pymc_tempering.model.check import find_model_if_any, is_model, model_inside
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.identity import differences, identity_of
+from pymc_tempering.model.same_model import check_same_model, untold_model
 
 FIT_NOTE = (
     "The estimate rests on draws around the fit, which do not see a mode that the fit missed, so "
@@ -85,8 +89,10 @@ def log_marginal_likelihood(
         A run, the draws of any sampler, a result, or a DataTree that one was stored in.
     model : pymc.Model or CompiledModel, optional
         The model that posterior draws are from; by default the one on the context stack. Only
-        draws without an estimate of their own need it. A run is refused if it was made with
-        another one than the one that is given here.
+        draws without an estimate of their own need it. Where it is given, a run or a fit of
+        another model is refused, and what does not tell its model is "unchecked"; only an
+        ``Evidence`` and a ``CrossCheck`` say nothing of theirs. Draws of Bambi's ``fit`` take the
+        Bambi model itself.
     method : str, optional
         By default that of the table above. "bridge_sampling", "importance_sampling" and
         "reverse_ais" take posterior draws and the model. The others read a run of simulated
@@ -155,7 +161,7 @@ def log_marginal_likelihood(
         progressbar and not quiet,
         given=model is not None,
     )
-    evidence = evidence_of(idata, extras, method)
+    evidence = evidence_of(pymc_draws(idata, model), extras, method)
     return evidence if evidence is idata else emit_warnings(evidence)
 
 
@@ -188,14 +194,10 @@ def evidence_of(thing: Any, extras: Extras, method: str | None = None) -> Eviden
     NotTemperedError
         If nothing can be read from it; the message names what can help.
     DataMismatchError
-        If a run was made with another model than the one that the user gave.
+        If a run or a fit is of another model than the one that the user gave.
     ValueError
         If the method is not known.
     """
-    if extras.model is not None and extras.given and is_tempered(thing):
-        from pymc_tempering.bridge.target import check_same_model  # slow to import
-
-        check_same_model(thing, extras.model)
     if method is not None:
         of_draws = [
             name
@@ -205,11 +207,35 @@ def evidence_of(thing: Any, extras: Extras, method: str | None = None) -> Eviden
         check_choice("method", method, [*sorted(ESTIMATORS), *of_draws])
         if method in of_draws:
             return _from_posterior(thing, extras, method)
-        return estimate_quietly(thing, method)
+        return untold(estimate_quietly(thing, method), _doubts(thing, extras))
     read = next((read for _, fits, read in KINDS if fits(thing)), None)
     if read is None:
         raise NotTemperedError(_advice(thing))
-    return read(thing, extras)
+    if read is _from_posterior:
+        return read(thing, extras)
+    return untold(read(thing, extras), _doubts(thing, extras))
+
+
+def _doubts(thing: Any, extras: Extras) -> list[str]:
+    """Say what an evidence that needs no model leaves open, where the user gave a model.
+
+    Raises
+    ------
+    DataMismatchError
+        It is of another model than that one.
+    """
+    if extras.model is None or not extras.given:
+        return []
+    own = getattr(thing, "model", None)
+    is_other = is_model(own) and own is not extras.model  # of a fit
+    if is_other and (found := differences(identity_of(own), identity_of(extras.model))):
+        raise DataMismatchError(
+            f"The fit is of another model: {found}. Pass the model that it was made with."
+        )
+    if not _has("posterior")(thing):
+        return []
+    check_same_model(thing, extras.model)
+    return untold_model(thing)
 
 
 def _has(*groups: str) -> Callable[[Any], bool]:
@@ -224,8 +250,8 @@ def is_fit(thing: Any) -> bool:
 
 def is_model_alone(thing: Any) -> bool:
     """Whether something is a model of PyMC, in a handle or of Bambi or not."""
-    inner = getattr(getattr(thing, "backend", None), "model", None)
-    return isinstance(thing, CompiledModel) or is_model(thing) or is_model(inner)
+    inner = model_inside(thing)
+    return isinstance(thing, CompiledModel) or is_model(thing) or inner is not None
 
 
 def _from_run(tree: xr.DataTree, extras: Extras) -> Evidence:
@@ -416,6 +442,8 @@ def _from_posterior(tree: Any, extras: Extras, method: str = "bridge_sampling") 
             "average), or call pymc_tempering.bridge_sampling(idata, model). A run of "
             "pymc_tempering.sample needs none"
         )
+    if is_tempered(tree) and extras.given:
+        check_same_model(tree, extras.model)
     with compiling_status(extras.progressbar) as report:
         report(method.replace("_", " ").capitalize())
         return run_estimator(method, tree, extras.model, extras.rng, extras.cores)[method]

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_whole
@@ -23,6 +22,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.crosscheck.result import CrossCheck
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ArgumentError, warn_user
+from pymc_tempering.model.bambi import NOTED, hint_of
 from pymc_tempering.model.check import find_model
 
 GROUPS = ("posterior", "posterior_predictive", "predictions", "log_likelihood")
@@ -99,7 +99,8 @@ def average(
     Raises
     ------
     ArgumentError
-        Something holds no draws: an Evidence, a fit, a model. The message says what stands in.
+        Something holds no draws: an Evidence, a fit, a model; or some draws are of Bambi's ``fit``
+        and others of a run on a Bambi model. The message says what stands in.
     ValueError
         No runs; ``models`` of other names; weights that do not fit the models, are negative, not
         finite or all zero; a variable that some model lacks or none has in common; variables whose
@@ -127,9 +128,10 @@ def average(
     check_whole(1, cores=cores, **({} if draws is None else {"draws": draws}))
     rng = np.random.default_rng(random_seed)
     given = {} if models is None else _by_name("models", models, names, some=True)
-    known = {name: find_model(model) for name, model in given.items() if model is not None}
+    known = {name: model for name, model in given.items() if model is not None}
     if check_data:
-        check_same_data(of_models(named), of_models(known))
+        found = {name: find_model(model) for name, model in known.items()}
+        check_same_data(of_models(named), of_models(found))
     groups = shared_groups(named, var_names)
     extras = Extras(None, rng, cores, progressbar and not quiet)
     probability, mcse, source = _shares(named, weights, known, prior, extras)
@@ -166,13 +168,19 @@ def _named(idatas: Any) -> dict[str, xr.DataTree]:
                 "and an estimate of log Z in weights=. pymc_tempering.sample(model=model) makes a "
                 "run of a model, and pymc_tempering.to_datatree(fit) makes a DataTree of a fit."
             )
+    posteriors = [tree["posterior"] for tree in named.values() if "posterior" in tree.children]
+    if any(map(hint_of, posteriors)) and any(NOTED in one.attrs for one in posteriors):
+        raise ArgumentError(
+            "idatas: intercepts of Bambi's fit and of PyMC's draws mean different things: bring "
+            "all draws of Bambi models to those of the fit, by pymc_tempering.to_bambi."
+        )
     return named
 
 
 def _shares(
     named: dict[str, xr.DataTree],
     weights: Weights | None,
-    models: Mapping[str, pm.Model],
+    models: Mapping[str, ModelLike],
     prior: Mapping[str, float] | None,
     extras: Extras,
 ) -> tuple[FloatArray, FloatArray, str]:

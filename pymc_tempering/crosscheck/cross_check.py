@@ -23,9 +23,11 @@ from pymc_tempering.evidence.datatree import REFERENCE_GROUP
 from pymc_tempering.evidence.estimators import MODEL, lists_estimators
 from pymc_tempering.exceptions import TemperingError, TemperingWarning, WorkerError, warn_user
 from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model_if_any
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.same_model import check_same_model
 
 MAX_RUNGS = 400
 """Rungs of a schedule above which annealed importance sampling is left out by default."""
@@ -114,6 +116,9 @@ def cross_check(
     ValueError
         If a method is not known, or needs a model and there is none; if one of ``others`` is no
         Evidence, or has the name of a method.
+    DataMismatchError
+        If `idata` is of another model: other variables, other data, or another log density than
+        the one that its sampler stored.
     TemperingError
         If no method applies. If ``methods`` are given, the error of the first one that fails.
     ArgumentError
@@ -148,7 +153,9 @@ def cross_check(
     """
     check_whole(1, cores=cores)
     check_executor(executor)
-    model = find_model_if_any(model)
+    stored_in, idata, model = idata, pymc_draws(idata, model), find_model_if_any(model)
+    if model is not None:
+        check_same_model(idata, model)
     chosen = _chosen(methods, model, idata)
     _check_others(others or {}, chosen)
     rng, named = np.random.default_rng(random_seed), methods is not None
@@ -161,7 +168,7 @@ def cross_check(
         raise TemperingError(f"no method can estimate the evidence from this DataTree: {reasons}")
     check = assemble(entries, left_out, draws)
     if extend_inferencedata:
-        idata[GROUP] = xr.DataTree(to_dataset(check))
+        stored_in[GROUP] = xr.DataTree(to_dataset(check))
     if check.verdict != "agree":
         warn_user(check.words)
     return check

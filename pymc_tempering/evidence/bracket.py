@@ -314,7 +314,8 @@ class Sandwich(Bracket):
         Standard error of the ``gap``, ``upper.log_z - lower.log_z`` (nats).
     verdict : {"ok", "wide", "crossed", "unchecked"}
         "wide": the gap is more than 0.1 nats beyond noise; "crossed": the lower one lies above the
-        upper one beyond noise; "unchecked": one of them has no error.
+        upper one beyond noise; "unchecked": one of them has no error, or nothing tells whether the
+        draws are of this model.
     words : str
         What they say together, and on what the upper one rests.
     """
@@ -341,7 +342,7 @@ def join_bounds(lower: Evidence, upper: Evidence) -> Sandwich:
     if gap <= 0.0:
         middle = 0.5 * (lower.log_z + upper.log_z)
         said = f"The bounds agree within their errors: log Z is near {middle:.3f}."
-    verdict = "ok"
+    verdict = "ok" if lower.verdict == upper.verdict == "ok" else "unchecked"
     if not np.isfinite(error):
         verdict = "unchecked"
         said = "The weights of one direction collapsed, so that these bounds say nothing."

@@ -136,6 +136,8 @@ class BayesFactor(Shown):
         Whose words they are.
     sides : tuple of str, default ("the first model", "the second model")
         Names of the models.
+    methods : tuple of str
+        Methods of the two estimates; empty where it does not come from two.
     log10_bf : float
         The factor's logarithm to base 10.
     bf : float
@@ -150,6 +152,7 @@ class BayesFactor(Shown):
     warnings: tuple[str, ...] = ()
     scale: str = "kass_raftery"
     sides: tuple[str, str] = ("the first model", "the second model")
+    methods: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("scale", self.scale, SCALES)
@@ -240,11 +243,14 @@ class BayesFactor(Shown):
     def reverse(self) -> "BayesFactor":
         """Return the factor of the second model over the first, a plain ``BayesFactor``."""
         sides = (self.sides[1], self.sides[0])
-        return BayesFactor(-self.log_bf, self.mcse, self.warnings, self.scale, sides)
+        return BayesFactor(
+            -self.log_bf, self.mcse, self.warnings, self.scale, sides, self.methods[::-1]
+        )
 
     def _rows(self) -> dict[str, str]:
         low, high = self.interval
-        return {
+        methods = {"methods": ", ".join(self.methods)} if self.methods else {}
+        return methods | {
             "log Bayes factor": f"{plus_minus(self.log_bf, self.mcse)} nats",
             "95 % interval": f"{low:.3f} to {high:.3f}",
             "log10, factor": f"{self.log10_bf:.3f}, {_shown(self.log_bf)}",

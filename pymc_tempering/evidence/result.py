@@ -383,6 +383,14 @@ def with_undefined(
     return doubted(replace(evidence, details=details), "unchecked", np.inf, sentence)
 
 
+def untold(evidence: Evidence, doubts: Sequence[str]) -> Evidence:
+    """Return an evidence with doubts, if there are any: "unchecked" where it was "ok"."""
+    for sentence in doubts:
+        verdict = "unchecked" if evidence.verdict == "ok" else evidence.verdict
+        evidence = doubted(evidence, verdict, 0.0, sentence)
+    return evidence
+
+
 def doubted(evidence: Evidence, verdict: str, mcse: float, sentence: str) -> Evidence:
     """Return an evidence with another verdict, an error of at least ``mcse``, and why."""
     curve = evidence.log_z_curve_mcse.copy()

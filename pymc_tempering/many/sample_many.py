@@ -35,6 +35,7 @@ from pymc_tempering.executors.chunks import (
     send_chunks,
 )
 from pymc_tempering.many.folder import FAILED, Done, Folder, Row, open_folder
+from pymc_tempering.model.bambi import is_bambi, noted
 from pymc_tempering.model.check import find_model, is_model
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.identity import content_hash
@@ -73,18 +74,10 @@ class Case:
     model: pm.Model | Builder | None = None
     data: Mapping[str, Any] | None = None
 
-    def build(self, shared: pm.Model | None) -> pm.Model:
-        """Return the model of this run, without data of its own.
-
-        Raises
-        ------
-        ModelError
-            A function returned no model.
-        """
-        if self.model is None:
-            assert shared is not None
-            return shared
-        return find_model(self.model() if _builds(self.model) else self.model)
+    def build(self, shared: pm.Model | None) -> Any:
+        """Return the model of this run, without data of its own, as it was given."""
+        given: Any = shared if self.model is None else self.model
+        return given() if _builds(given) else given
 
 
 def _builds(model: Any) -> bool:
@@ -126,12 +119,12 @@ def _shared(models: Any) -> pm.Model:
     return find_model(models() if _builds(models) else models)
 
 
-def _found(name: str, model: Any) -> pm.Model:
-    """Return a model that was given, or say which one is none."""
+def _found(name: str, model: Any) -> Any:
+    """Return a model of PyMC, or of Bambi, that was given; or say which one is none."""
     if model is None:
         raise ModelError(f"models[{name!r}] is None: give a model, or a function that builds it.")
     try:
-        return find_model(model)
+        return model if is_bambi(model) else find_model(model)
     except ModelError as error:
         raise ModelError(f"models[{name!r}]: {error}") from error
 
@@ -220,7 +213,8 @@ def run_one(shared: pm.Model | None, task: Assignment) -> Done:
     with ALONE, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            base = task.case.build(shared)
+            given = task.case.build(shared)
+            base = find_model(given)
             content = content_hash(base, task.case.data)
             data = task.case.data
             model = base if data is None else copy_with_data(base, data)
@@ -241,7 +235,7 @@ def run_one(shared: pm.Model | None, task: Assignment) -> Done:
         evidence.log_z, evidence.mcse, evidence.verdict, _least_ess(idata, model),
         perf_counter() - began, _warned(said),
     )  # fmt: skip
-    return Done(row, content, idata if task.keeps_draws else None)
+    return Done(row, content, noted(idata, given) if task.keeps_draws else None)
 
 
 def _warned(said: list[warnings.WarningMessage]) -> str:

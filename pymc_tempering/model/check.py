@@ -21,6 +21,12 @@ def is_model(thing: Any) -> bool:
     return isinstance(thing, pm.Model) or hasattr(thing, "rvs_to_values")
 
 
+def model_inside(thing: Any) -> pm.Model | None:
+    """Return the model of PyMC inside one of Bambi; None if there is none."""
+    inner = getattr(getattr(thing, "backend", None), "model", None)  # as Bambi keeps it
+    return inner if is_model(inner) else None
+
+
 def find_model(model: Any) -> pm.Model:
     """Return the given model, that inside a handle or a Bambi model, or the one on the stack.
 
@@ -38,8 +44,7 @@ def find_model(model: Any) -> pm.Model:
             raise ModelError(
                 "No model: call this inside `with model:`, or pass `model=`."
             ) from error
-    inner = getattr(getattr(model, "backend", None), "model", None)  # as Bambi keeps it
-    for found in (model, inner):
+    for found in (model, model_inside(model)):
         if is_model(found):
             kept: pm.Model = found
             return kept

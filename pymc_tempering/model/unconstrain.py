@@ -13,14 +13,15 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.model.bambi import hint_of
 from pymc_tempering.model.constrain import compile_over_draws
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.layout import Layout, known_shapes
 from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.python_mode import python_mode
 
-SAVED_IN = ("unconstrained_posterior", "posterior")
-"""Groups in which a sampler may have saved transformed variables."""
+SAVED_IN = "unconstrained_posterior"
+"""Group in which a sampler may have saved transformed variables, if not in ``posterior``."""
 
 
 def unconstrained_draws(idata: xr.DataTree, model: pm.Model, layout: Layout) -> np.ndarray:
@@ -80,14 +81,15 @@ def unconstrained_values(
     DataMismatchError
         As :func:`unconstrained_draws`, for variables that are needed.
     """
-    posterior = _posterior(idata)
+    posterior = _in_order(posterior_of(idata), model)
     check_observed(idata, whole_model(model))
     shapes = dict(zip(layout.names, layout.shapes, strict=True))
     draws: dict[str, np.ndarray] = {}
     rebuilt = []
+    groups = [idata[SAVED_IN].to_dataset()] if SAVED_IN in idata.children else []
+    groups.append(posterior)
     for rv in rvs:
         name = model.rvs_to_values[rv].name
-        groups = [idata[group].to_dataset() for group in SAVED_IN if group in idata.children]
         saved = next((group[name] for group in groups if name in group), None)
         if saved is None:
             rebuilt.append(rv)
@@ -154,7 +156,14 @@ def unconstrained_graphs(
     return stand_in, freeze_shared(graphs)
 
 
-def _posterior(idata: xr.DataTree) -> xr.Dataset:
+def posterior_of(idata: xr.DataTree) -> xr.Dataset:
+    """Return the posterior of a DataTree.
+
+    Raises
+    ------
+    DataMismatchError
+        There is none, or it has no draws.
+    """
     if not isinstance(idata, xr.DataTree) or "posterior" not in idata.children:
         held = f" with {sorted(idata.children)}" if isinstance(idata, xr.DataTree) else ""
         raise DataMismatchError(
@@ -170,6 +179,18 @@ def _posterior(idata: xr.DataTree) -> xr.Dataset:
             "isel(chain=[0]), to keep both dimensions."
         )
     return posterior
+
+
+def _in_order(posterior: xr.Dataset, model: pm.Model) -> xr.Dataset:
+    """Return draws with their dimensions in the order of the model, where both name the same."""
+    each = {"chain", "draw"}
+    return posterior.assign(
+        {
+            name: posterior[name].transpose("chain", "draw", *dims)
+            for name, dims in model.named_vars_to_dims.items()
+            if name in posterior and set(posterior[name].dims) == each | set(dims)
+        }
+    )
 
 
 def _values(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
@@ -203,6 +224,7 @@ def _rebuild(
             f"the posterior lacks {missing}, free variables of the model: it holds "
             f"{sorted(map(str, posterior.data_vars))}. Pass the model that the posterior was drawn "
             "from, and sample without leaving variables out (var_names)."
+            f"{hint_of(posterior)}"
         )
     shapes = known_shapes(model, needed)
     draws = [_values(posterior[rv.name], shape) for rv, shape in zip(needed, shapes, strict=True)]

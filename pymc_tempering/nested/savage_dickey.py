@@ -31,9 +31,11 @@ from pymc_tempering.core.weighting import (
 from pymc_tempering.evidence.factor import SCALES, BayesFactor
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import NullError, warn_user
+from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.same_model import untold_model
 from pymc_tempering.nested.conditional_density import conditional_density
 from pymc_tempering.nested.null import NullPoint, find_null, given_prior, implied_prior
 from pymc_tempering.summed.sum_out import without_sums
@@ -277,7 +279,9 @@ def savage_dickey(
     >>> rng = np.random.default_rng(1)  # exact draws: mean 1/3, variance 2/3, covariance -1/3
     >>> x = rng.multivariate_normal([1 / 3, 1 / 3], [[2 / 3, -1 / 3], [-1 / 3, 2 / 3]], (4, 500))
     >>> posterior = {name: (("chain", "draw"), x[..., i]) for i, name in enumerate(["delta", "mu"])}
-    >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset(posterior)})
+    >>> lp = -((x**2).sum(axis=-1) + (1 - x.sum(axis=-1)) ** 2) / 2
+    >>> groups = {"posterior": posterior, "sample_stats": {"lp": (("chain", "draw"), lp)}}
+    >>> idata = xr.DataTree.from_dict({name: xr.Dataset(group) for name, group in groups.items()})
     >>> found = pmt.savage_dickey(idata, model, null={"delta": 0.0})
     >>> exact = 0.5 * np.log(2 / 3) + 1 / 12  # y ~ N(0, 3) against N(0, 2)
     >>> bool(abs(found.log_bf - exact) < 4 * found.mcse < 0.1)
@@ -286,7 +290,7 @@ def savage_dickey(
     check_choice("scale", scale, SCALES)
     check_whole(MIN_DRAWS, draws=draws)
     check_whole(1, cores=cores)
-    full = find_model(model)
+    full, idata = find_model(model), pymc_draws(idata, model)
     started = perf_counter()
     with compiling_status(progressbar and not quiet) as report:
         report("Savage-Dickey: the model at the draws")
@@ -311,7 +315,7 @@ def savage_dickey(
     terms = average_terms(log_terms)
     outside = _outside(point, flat)
     messages = check_terms(terms, log_terms.size, states[..., 0].size, outside)
-    messages += mixing_warnings(states, target.path.layout.label)
+    messages += mixing_warnings(states, target.path.layout.label) + untold_model(idata)
     alarms += odd
     messages = [*alarms, *messages]
     mcse = np.inf if alarms else terms.mcse

@@ -58,6 +58,7 @@ def plot_evidence(
     check: Any,
     *,
     exact: float | None = None,
+    one_model: bool | None = None,
     **options: Any,
 ) -> Any:
     """Draw estimates of one evidence, or those of several models, as a forest.
@@ -74,11 +75,12 @@ def plot_evidence(
     check : CrossCheck, DataTree, DataFrame, Evidence or mapping
         A cross-check; a DataTree that holds one; the table of :func:`compare`, whose rows are
         models and are not held against each other; or what :func:`log_marginal_likelihood` takes,
-        alone or several by name. Several DataTrees are models, as in :func:`compare`, unless
-        `exact` is given; anything else by name are estimates for one model. A model on the context
-        stack is used for posterior draws.
+        alone or several by name. A model on the context stack is used for posterior draws.
     exact : float, optional
         The true log Z (nats) of the one model, drawn as a line.
+    one_model : bool, optional
+        Whether several by name are estimates for one model, which should agree. By default they
+        are one where `exact` is given, and otherwise of a model each, as in :func:`compare`.
     **options
         As every picture takes them (see the gallery): ``plot_collection`` with panels "forest",
         "numbers"; ``backend``; ``visuals``, of "believed", "exact", "interval", "estimate",
@@ -113,7 +115,8 @@ def plot_evidence(
     >>> pc.viz["plot"].panel.values.tolist()
     ['forest', 'numbers']
     """
-    table, believe = _rows(check, one_model=exact is not None)
+    one_model = exact is not None if one_model is None else one_model
+    table, believe = _rows(check, one_model=one_model)
     if not len(table):
         raise ValueError("plot_evidence needs at least one estimate")
     order = [*KINDS]
@@ -224,8 +227,7 @@ def _rows(check: Any, *, one_model: bool) -> tuple[pd.DataFrame, str | None]:
         named = isinstance(check, Mapping) and not isinstance(check, xr.DataTree)
         things = dict(check) if named else {"": check}
         found = {name: log_marginal_likelihood(value) for name, value in things.items()}
-        trees = all(isinstance(value, xr.DataTree) for value in things.values())
-        if trees and len(things) > 1 and not one_model:
+        if len(things) > 1 and not one_model:
             rows = [[getattr(one, name) for name in OF_MODELS] for one in found.values()]
             return _of_models(pd.DataFrame(rows, index=list(found), columns=OF_MODELS)), None
         entries = [

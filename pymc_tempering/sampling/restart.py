@@ -26,6 +26,7 @@ from pymc_tempering.exceptions import CheckpointError, NotTemperedError, warn_us
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
+from pymc_tempering.model.bambi import noted
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -276,7 +277,7 @@ def resume(
         job = replace(job, crew=crew, rng=rng, deadline=deadline, report=tell, tally=tally)
         watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
         outcome = run_rounds(job, call, chosen, watch, recorder, at)
-        return finish_call(call, job, outcome, quiet=quiet)
+        return noted(finish_call(call, job, outcome, quiet=quiet), model)
 
 
 DRAWN = ("posterior", "sample_stats")
@@ -404,7 +405,7 @@ def extend(
         whole, whole_model(job.prior.path.model), seconds, quiet=quiet,
         convergence_checks=call.convergence_checks,
     )  # fmt: skip
-    return whole
+    return noted(whole, model)
 
 
 def _stored(idata: xr.DataTree) -> tuple[dict[str, bytes], dict[str, Any]]:

@@ -21,6 +21,7 @@ from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
+from pymc_tempering.model.bambi import noted
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -281,7 +282,7 @@ def sample(
         compute_convergence_checks, idata_kwargs or {},
     )  # fmt: skip
     check_executor(executor)
-    model = find_model(model)
+    given, model = model, find_model(model)
     check_kept_names(model, call.var_names)
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
@@ -313,7 +314,7 @@ def sample(
         job = replace(job, deadline=_run_deadline(deadline, chosen, max_time), report=tell)
         watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
         outcome = run_rounds(job, call, chosen, watch, recorder)
-        return finish_call(call, job, outcome, quiet=quiet)
+        return noted(finish_call(call, job, outcome, quiet=quiet), given)
 
 
 def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None) -> Deadline:

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_tempering.bridge.bridge_sampling import bridge_draws
-from pymc_tempering.bridge.target import check_same_model
 from pymc_tempering.comparison.marginal_likelihood import is_model_alone, is_smc_run
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT
@@ -41,6 +40,7 @@ from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.new_data import checked_value
 from pymc_tempering.model.prior_scales import OpenModel, scaled_model
+from pymc_tempering.model.same_model import check_same_model
 from pymc_tempering.model.unconstrain import unconstrained_values
 from pymc_tempering.sampling.sample import sample
 

@@ -14,6 +14,7 @@ from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.reweight import known_names
 from pymc_tempering.exceptions import warn_user
+from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -133,7 +134,7 @@ def prior_sensitivity(
     >>> bool(abs(found["b"].log_z[2] - exact) < 4 * found["b"].mcse[2] < 0.2)
     True
     """
-    chosen = find_model(model)
+    chosen, idata = find_model(model), pymc_draws(idata, model)
     check_draws(idata)
     changes = [change_of_scale(chosen, *item) for item in (scale or {}).items()]
     changes += [change_of_data(chosen, *item) for item in (data or {}).items()]

@@ -36,7 +36,7 @@ from pymc_tempering.variational.assess import has_minibatch, target_of
 from pymc_tempering.variational.fit_step import FAMILIES, compile_step, step_of
 from pymc_tempering.variational.methods import FitOptions, plan_fit
 from pymc_tempering.variational.stages import FitRun, finish, run_cold, run_fit
-from pymc_tempering.variational.tempered_fit import TemperedFit
+from pymc_tempering.variational.tempered_fit import GIVEN, TemperedFit
 
 type Start = tuple[dict[str, Any] | None, int | None]
 """Initial values of variables and the seed of a fit, which may be left open."""
@@ -459,6 +459,7 @@ def fit(
     if failure is not None and not found:
         raise failure
     best = best_of(found, restarts)
+    setattr(best, GIVEN, given["model"])
     _warn(best)
     return best
 

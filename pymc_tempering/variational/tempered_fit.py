@@ -13,6 +13,7 @@ from pymc_tempering.arguments import as_seed, check_whole
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import text_as_html
 from pymc_tempering.evidence.result import Evidence, plus_minus
+from pymc_tempering.model.bambi import noted
 from pymc_tempering.plots.sheet import (
     BLUE,
     GRAY,
@@ -202,6 +203,10 @@ class TemperedFit:
         return text_as_html(self)
 
 
+GIVEN = "_model_given"
+"""Attribute of an approximation that holds the model as the user gave it."""
+
+
 def tempering_of(approx: Approximation, function: str) -> TemperedFit:
     """Return the report that ``fit`` attached.
 
@@ -269,7 +274,9 @@ def to_datatree(
     """
     report = tempering_of(approx, "to_datatree")
     check_whole(1, draws=draws)
-    idata = approx.sample(draws, random_seed=as_seed(random_seed))
+    idata = noted(
+        approx.sample(draws, random_seed=as_seed(random_seed)), getattr(approx, GIVEN, None)
+    )
     idata["variational"] = xr.DataTree(_history(approx, report))
     return idata
 

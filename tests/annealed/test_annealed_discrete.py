@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import logsumexp
 from support import boltzmann_machine
 from support.boltzmann_machine import HIDDEN, VISIBLE, WEIGHTS
+from support.exact_posteriors import with_density_of
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.schedule import (
@@ -79,6 +80,7 @@ def test_evidence_is_that_of_enumeration(method, name):
     assert abs(evidence.log_z - exact) < 4.0 * evidence.mcse
 
 
+@pytest.mark.filterwarnings("ignore:The draws come without their log density")
 @pytest.mark.parametrize("name", MODELS)
 def test_bounds_hold_the_exact_value_between_them(name):
     model, exact, idata = MODELS[name]()
@@ -151,7 +153,7 @@ def forbidden():
         pm.Potential("not both", pm.math.switch(pt.eq(b.sum(), 2), -np.inf, 0.0))
     rng = np.random.default_rng(7)
     draws = np.array([[0, 0], [0, 1], [1, 0]])[rng.integers(3, size=(4, 250))]
-    return model, np.log(0.75), tree({"b": draws})
+    return model, np.log(0.75), with_density_of(tree({"b": draws}), model)
 
 
 def test_a_part_of_the_prior_without_likelihood_enters_every_bound():

@@ -264,6 +264,7 @@ def folder(tmp_path_factory):
 @pytest.mark.filterwarnings(
     "ignore:.*rests on draws around the fit:pymc_tempering.TemperingWarning",
     "ignore:There is one chain:pymc_tempering.TemperingWarning",  # that of a stored fit
+    "ignore:.*come without their log density:pymc_tempering.TemperingWarning",
 )
 @pytest.mark.parametrize("want", WANTS)
 @pytest.mark.parametrize("name", THINGS)

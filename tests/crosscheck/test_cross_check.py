@@ -335,7 +335,7 @@ def test_bad_arguments_are_refused_before_any_work(conjugate):
         pmt.cross_check(idata, model, ["rts"])
     with pytest.raises(pmt.TemperingError, match="no method can estimate"):
         pmt.cross_check(idata)
-    with pytest.raises(pmt.exceptions.DataMismatchError, match="lacks"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match="'z', and the model has 'x'"):
         pmt.cross_check(posterior_tree(z=x), model, ["bridge_sampling"])
 
 

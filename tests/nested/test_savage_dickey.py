@@ -24,7 +24,11 @@ from pymc_tempering.exceptions import DataMismatchError, NullError, TemperingWar
 front = importlib.import_module("pymc_tempering.nested.savage_dickey")
 null_prior = importlib.import_module("pymc_tempering.nested.null")
 
-pytestmark = pytest.mark.filterwarnings("ignore:R-hat is:pymc_tempering.TemperingWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:R-hat is:pymc_tempering.TemperingWarning"),
+    # Most draws here are exact, of no sampler.
+    pytest.mark.filterwarnings("ignore:The draws come without their log density"),
+]
 
 REPEATS = 40
 COVERED = 0.8
@@ -87,7 +91,6 @@ def test_a_prior_that_depends_on_other_parameters_is_corrected():
     assert abs(plain_ratio - known.log_bf) > 4.0 * found.mcse + 0.1  # it does matter here
 
 
-@pytest.mark.filterwarnings("ignore:The draws come without their log density")
 def test_jzs_t_test_is_that_of_rouder_and_of_two_evidences():
     y = np.random.default_rng(5).normal(0.4, 1.0, 25)
     exact, rng = jzs_log_bf(y), np.random.default_rng(6)

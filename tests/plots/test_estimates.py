@@ -138,7 +138,7 @@ def test_forest_takes_runs_and_estimates_by_name(run):
         ({"a": run, "b": value}, ["a", "b"]),
         (value, ["rts"]),
     ):
-        pc = pmt.plot_evidence(thing, backend="none")
+        pc = pmt.plot_evidence(thing, one_model=True, backend="none")
         assert ticks(pc) == names
         x, _ = points(drawn(pc, "estimate", "forest", part=RUN))
         assert set(x) == {value.log_z}
@@ -150,14 +150,20 @@ def test_forest_takes_runs_and_estimates_by_name(run):
         pmt.plot_evidence({})
 
 
-def test_several_runs_are_models_that_are_not_held_against_each_other():
+def test_several_by_name_are_models_that_are_not_held_against_each_other():
+    """Of whatever kind they are, as in compare."""
     runs = {str(sigma): gaussian_run(400, toy=GaussianToy(2.0, sigma)) for sigma in (0.5, 2.0)}
-    pc = pmt.plot_evidence(runs, backend="none")
-    assert ticks(pc) == list(runs)
-    assert points(drawn(pc, "estimate", "forest", part=MODELS))[0].size == 2
-    assert not {"disagrees", "believed"} & set(pc.viz.children)
-    of_one = pmt.plot_evidence(runs, exact=-2.6, backend="none")
-    assert "disagrees" in of_one.viz.children
+    found = {name: pmt.log_marginal_likelihood(run) for name, run in runs.items()}
+    checks = {name: assemble([Entry("a", e), Entry("b", e)]) for name, e in found.items()}
+    mixed = {"0.5": runs["0.5"], "2.0": found["2.0"]}
+    for things in (runs, found, checks, mixed):
+        pc = pmt.plot_evidence(things, backend="none")
+        assert ticks(pc) == list(runs)
+        assert points(drawn(pc, "estimate", "forest", part=MODELS))[0].size == 2
+        assert not {"disagrees", "believed"} & set(pc.viz.children)
+    for said in ({"exact": -2.6}, {"one_model": True}):
+        of_one = pmt.plot_evidence(runs, **said, backend="none")
+        assert "disagrees" in of_one.viz.children
 
 
 def test_bayes_factors_and_probabilities_have_the_errors_of_the_table():

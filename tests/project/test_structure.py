@@ -44,7 +44,7 @@ IMPORTS = {
     "bridge": {"core", "model", "references", "evidence", "summed", "fields"},
     "nested": {"core", "model", "references", "evidence", "summed", "bridge"},
     "crosscheck": {"core", "executors", "model", "evidence", "annealed", "bridge"},
-    "comparison": {"core", "model", "evidence", "bridge", "crosscheck"},
+    "comparison": {"core", "model", "evidence", "crosscheck"},
     "many": {"core", "executors", "model", "evidence", "sampling"},
     "sensitivity": {
         *("core", "model", "evidence", "sampling", "bridge", "crosscheck", "comparison"),

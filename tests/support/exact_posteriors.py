@@ -18,6 +18,15 @@ def with_log_density(tree, log_density):
     return tree
 
 
+def with_density_of(tree, model):
+    """The same of a model whose variables have no transforms, by PyMC."""
+    log_density, values = model.compile_logp(), tree["posterior"].to_dataset()
+    names = [rv.name for rv in model.free_RVs]
+    shape = tuple(values.sizes[dim] for dim in ("chain", "draw"))
+    points = ({n: values[n].values[at] for n in names} for at in np.ndindex(shape))
+    return with_log_density(tree, np.reshape([log_density(point) for point in points], shape))
+
+
 def posterior_tree(**variables):
     """A DataTree with a posterior alone, of arrays of shape (chain, draw, ...)."""
     data = {

@@ -73,8 +73,13 @@ KERNELS = {
 """All kernels that can be chosen by name; a new one is its own code and one row here."""
 
 
-def default_kernels(target_accept: float, *, gradient: bool) -> dict[str, Kernel]:
-    """Make the default kernel of each kind of variable; one object where kinds share it."""
+def default_kernels(
+    target_accept: float, *, gradient: bool, dear: bool = False
+) -> dict[str, Kernel]:
+    """Make the default kernel of each kind of variable; one object where kinds share it.
+
+    Without gradients a dear density gets proposals for all real variables at once.
+    """
     kernels: dict[str, Kernel] = {}
     for row in KERNELS.values():
         missing = [kind for kind in row.default_for if kind not in kernels]
@@ -82,6 +87,8 @@ def default_kernels(target_accept: float, *, gradient: bool) -> dict[str, Kernel
             kernel = row.make(target_accept)
             if gradient or not kernel.uses_gradient:
                 kernels |= dict.fromkeys(missing, kernel)
+    if dear and not gradient:
+        kernels["continuous"] = KERNELS["metropolis"].make(target_accept)
     return kernels
 
 
@@ -188,6 +195,7 @@ def assign_kernels(
     target_accept: float = 0.8,
     *,
     gradient: bool = True,
+    dear: bool = False,
 ) -> Compound:
     """Give each free variable of a model a kernel.
 
@@ -202,6 +210,8 @@ def assign_kernels(
         For kernels that are chosen by name or by default, as far as they take it.
     gradient : bool, default True
         Whether the density has gradients.
+    dear : bool, default False
+        Whether a value of it is dear.
 
     Returns
     -------
@@ -218,7 +228,7 @@ def assign_kernels(
     if choice is None and origin is not None:
         choice = origin.kernels
     chosen = _chosen_kernels(variables, choice, target_accept)
-    defaults = default_kernels(target_accept, gradient=gradient)
+    defaults = default_kernels(target_accept, gradient=gradient, dear=dear)
     groups: dict[int, tuple[Kernel, list[Variable]]] = {}
     for variable in variables:
         if variable.name not in chosen and variable.kind == "joint":
@@ -299,7 +309,7 @@ def compile_with_kernels(
     check_model(model)
     layout = model_layout(model)
     terms = find_terms(model) if terms is None else terms
-    kernel = assign_kernels(model, layout, choice, target_accept)
+    kernel, fallen = assign_kernels(model, layout, choice, target_accept), False
     if kernel.carries and not carried:
         raise ModelError(
             f"The kernel {kernel.name!r} keeps its momentum from one transition to the next, where "
@@ -317,13 +327,17 @@ def compile_with_kernels(
             )
         try:
             prior = compile_model(model, report, terms=terms, check_for=check_for, **kernel.needs)
+            if fallen and prior.path.dear:
+                kernel = assign_kernels(
+                    model, layout, choice, target_accept, gradient=False, dear=True
+                )
             return prior, kernel
         except GradientError:
             without = assign_kernels(model, layout, choice, target_accept, gradient=False)
             if without.uses_gradient or not kernel.uses_gradient:
                 raise  # it is the user's own choice
-            kernel = without
-            report("The density has no gradient: slice sampling in place of HMC")
+            kernel, fallen = without, True
+            report("The density has no gradient: other kernels in place of HMC")
         except UndrawableError as error:
             terms = find_terms(model, terms.tempered, (*terms.wide, *error.names))
             report(f"A wide law stands in for the prior of {', '.join(error.names)}")

@@ -36,6 +36,9 @@ FEW = 16
 PER_NODE = 16
 """What an operation costs beside its elements, in elements."""
 
+CHEAP_WORK = 20_000
+"""Elements of a value up to which it is cheap: some ten thousandths of a second."""
+
 FOREIGN = 1_000_000
 """Elements that an operation counts for which is neither PyTensor's nor PyMC's: a user's own,
 which may run in Python."""
@@ -78,6 +81,11 @@ class Path:
     def dim(self) -> int:
         """Number of unconstrained dimensions."""
         return self.layout.dim
+
+    @property
+    def dear(self) -> bool:
+        """Whether a value takes so long that runs do with few of them."""
+        return self.work > CHEAP_WORK
 
     @property
     def n_white(self) -> int:

@@ -9,13 +9,15 @@ never told by a clock, so that equal seeds give equal runs.
 from dataclasses import dataclass
 from math import sqrt
 
-from pymc_tempering.model.path import Path
+from pymc_tempering.model.path import CHEAP_WORK, Path
 
-CHEAP_WORK = 20_000
-"""Elements of a value up to which it is cheap: some ten thousandths of a second."""
+ENOUGH_MCSE, DRAWN_MCSE = 0.02, 0.01
+"""Errors of log Z (nats) that are enough where a value is dear: for longer chains, and of the
+independent draws of a reference, which cost less."""
 
-ENOUGH_MCSE = 0.01
-"""Error of log Z (nats) that is enough where a value is dear."""
+SCOUTED_WORK = 500_000
+"""Elements of a value from which on there are fewer scouts: each of them is needed to find what is
+narrow, while 32 particles miss no more of it than 256."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,6 @@ class Effort:
 
     Attributes
     ----------
-    dear : bool
-        Whether a value is dear.
     particles : int
         Of each annealed pass from the prior.
     trial_particles : tuple of int
@@ -38,7 +38,6 @@ class Effort:
         First length of a chain.
     """
 
-    dear: bool = False
     particles: int = 256
     trial_particles: tuple[int, int] = (128, 256)
     proposed: int = 1000
@@ -48,17 +47,19 @@ class Effort:
 
 def effort_of(path: Path) -> Effort:
     """Return what a run of a model does."""
-    share, full = CHEAP_WORK / path.work, Effort()
-    if share >= 1.0:
+    full = Effort()
+    if not path.dear:
         return full
-    root = sqrt(share)
+    share = CHEAP_WORK / path.work
+    root, scouts = sqrt(share), SCOUTED_WORK / path.work
 
     def some(number: int, factor: float, least: int) -> int:
         return max(least, int(number * factor))
 
+    fewest = min(full.particles, max(32, 2 * (path.dim - path.n_white)))
     near, far = full.trial_particles
     return Effort(
-        True, some(full.particles, root, 64), (some(near, root, 32), some(far, root, 64)),
-        some(full.proposed, root, 250), some(full.scouting, share, 2000),
+        some(full.particles, root, fewest), (some(near, root, 32), some(far, root, 64)),
+        some(full.proposed, root, 250), some(full.scouting, min(1.0, scouts), 2000),
         some(full.draws, share, 250),
     )  # fmt: skip

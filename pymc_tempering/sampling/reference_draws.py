@@ -17,7 +17,7 @@ from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.references.prior import Reference, evaluate_draws
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.effort import ENOUGH_MCSE, effort_of
+from pymc_tempering.sampling.effort import DRAWN_MCSE
 
 N_TRIAL, MIN_SHARE = 256, 0.05
 """Draws that decide whether further ones are worth their price, and the least effective share of
@@ -89,7 +89,7 @@ def begin_beside(
     asked : int, optional
         What the user wants; by default as many as the plan took evaluations, but at most
         `MOST_FIXED`, and some for each draw, if the reference is near enough; in many dimensions
-        fewer of both. Where values are dear, twice as many as an error of `ENOUGH_MCSE` takes.
+        fewer of both. Where values are dear, as many as an error of `DRAWN_MCSE` takes.
     spent : int
         Density evaluations so far, those of scouts apart.
     rng : numpy.random.Generator
@@ -107,9 +107,9 @@ def begin_beside(
     path = plan.reference.path
     price = max(1.0, path.dim / CHEAP_DIM)
     fixed, per_draw = int(min(spent, MOST_FIXED) / price), max(1, round(PER_DRAW / price))
-    if near and effort_of(path).dear:
+    if near and path.dear:
         variance = N_TRIAL / effective_number(log_ratio) - 1.0
-        fixed, per_draw = max(N_TRIAL, min(spent, ceil(2.0 * variance / ENOUGH_MCSE**2))), 0
+        fixed, per_draw = max(N_TRIAL, min(spent, ceil(variance / DRAWN_MCSE**2))), 0
     return Beside(plan, own, fixed, per_draw, MOST if near else 0)
 
 

@@ -1,0 +1,118 @@
+"""What a run does where a value of the density is dear."""
+
+import json
+from dataclasses import replace
+from math import ceil
+from types import SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from scipy.stats import multivariate_normal
+
+import pymc_tempering as pmt
+from pymc_tempering.core.weighting import effective_number
+from pymc_tempering.kernels.assign import compile_with_kernels
+from pymc_tempering.model.path import CHEAP_WORK, Path
+from pymc_tempering.references.prior import evaluate_draws
+from pymc_tempering.sampling.call import Job, Options
+from pymc_tempering.sampling.choose_plan import choose_plan
+from pymc_tempering.sampling.effort import DRAWN_MCSE, Effort, effort_of
+from pymc_tempering.sampling.reference_draws import N_TRIAL, begin_beside, draw_beside
+
+MEAN = np.array([1.0, -0.5, 0.5])
+COVARIANCE = 0.25 * (0.3 * np.eye(3) + 0.7)
+EXACT = multivariate_normal(cov=COVARIANCE + 9.0 * np.eye(3)).logpdf(MEAN)
+MOST_EVALUATIONS = 40_000
+
+
+class BlackBox(Op):
+    """A normal log density in Python, without gradient."""
+
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.asarray(multivariate_normal(MEAN, COVARIANCE).logpdf(inputs[0]))
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 3, shape=3)
+        pm.Potential("y", BlackBox()(x))
+    return model
+
+
+def path_of(work, dim=3, n_white=0):
+    dear = work > CHEAP_WORK
+    return SimpleNamespace(work=work, dim=dim, n_white=n_white, dear=dear)
+
+
+def test_a_cheap_density_gets_all():
+    assert effort_of(path_of(CHEAP_WORK)) == Effort()
+
+
+def test_a_dearer_density_never_gets_more():
+    works = np.geomspace(1e3, 1e10, 50)
+    numbers = [np.array(list(flat(effort_of(path_of(work))))) for work in works]
+    assert (np.diff(numbers, axis=0) <= 0).all()
+    assert list(numbers[-1]) == [32, 32, 64, 250, 2000, 250]
+
+
+def flat(effort):
+    for value in vars(effort).values():
+        yield from value if isinstance(value, tuple) else [value]
+
+
+def test_particles_are_enough_for_a_fit_in_their_dimensions():
+    assert effort_of(path_of(1e9, dim=60)).particles == 120
+    assert effort_of(path_of(1e9, dim=1000)).particles == 256
+    assert effort_of(path_of(1e9, dim=1000, n_white=997)).particles == 32
+
+
+def evaluations(model):
+    idata = pmt.sample(model=model, random_seed=1, progressbar=False, quiet=True)
+    spent = sum(json.loads(idata["tempering"].attrs["evaluations"]).values())
+    return idata, spent + int(idata["sample_stats"]["n_steps"].sum())
+
+
+def test_a_black_box_is_asked_seldom_and_its_evidence_is_right(model):
+    idata, spent = evaluations(model)
+    found = pmt.log_marginal_likelihood(idata)
+    assert found.verdict == "ok"
+    assert abs(found.log_z - EXACT) < 4.0 * found.mcse < 0.08
+    assert spent < MOST_EVALUATIONS
+    assert idata.posterior.sizes["draw"] < 1000
+
+
+def test_a_cost_that_is_read_as_zero_is_seen(model, monkeypatch):
+    monkeypatch.setattr(Path, "dear", False)
+    _, spent = evaluations(model)
+    assert spent > MOST_EVALUATIONS
+
+
+def test_who_asks_for_draws_gets_them(model):
+    idata = pmt.sample(
+        300, reference_draws=500, model=model, random_seed=1, progressbar=False, quiet=True
+    )
+    assert idata.posterior.sizes["draw"] == 300
+    assert json.loads(idata["tempering"].attrs["evaluations"])["reference_draws"] == 500
+
+
+def test_the_draws_that_count_are_not_those_that_tell_their_number(model):
+    prior, kernel = compile_with_kernels(model, None, 0.8)
+    job = Job(prior, kernel, Options(), np.random.default_rng(2))
+    plan = choose_plan(job).plan
+    trial, _ = np.random.default_rng(3).spawn(2)
+    beside = begin_beside(plan, None, 30_000, np.random.default_rng(3))
+    reference = plan.reference
+    xs = reference.draw(N_TRIAL, reference.spawn(trial))
+    _, log_ratio = evaluate_draws(reference.path, xs, reference.mixture)
+    variance = N_TRIAL / effective_number(log_ratio) - 1.0
+    assert beside.fixed == max(N_TRIAL, ceil(variance / DRAWN_MCSE**2))
+    drawn, _ = draw_beside(job, replace(beside, fixed=N_TRIAL), 0)
+    assert not np.isin(drawn.log_ratio, log_ratio).any()

@@ -146,8 +146,9 @@ def sample(
         and cheap (`docs/explanation/kernels.md`).
 
         What is left open gets a default: "hmc" for real variables ("slice" where the density has no
-        gradient), "slice" for integers without known bounds, "gibbs" for binary variables and
-        integers in known bounds, "transfer" for vectors of counts with a fixed sum.
+        gradient, "metropolis" where it is dear too), "slice" for integers without known bounds,
+        "gibbs" for binary variables and integers in known bounds, "transfer" for vectors of counts
+        with a fixed sum.
     target_accept : float, default 0.8
         Acceptance probability that the step size of each rung is tuned for.
         It is for "hmc" and "nuts", by name or by default; other kernels keep their own target.

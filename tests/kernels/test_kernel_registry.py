@@ -96,8 +96,8 @@ def test_the_docstrings_of_the_front_doors_show_the_table(front_door):
     stated = re.search(r"each rung is tuned for. It is for (.*?), by name or", flat)[1]
     assert re.findall(r'"(\w+)"', stated) == tuned
     assert (
-        'gets a default: "hmc" for real variables ("slice" where the density has no gradient), '
-        '"slice" for integers without known bounds, "gibbs" for binary variables and integers in '
+        'gets a default: "hmc" for real variables ("slice" where the density has no gradient, '
+        '"metropolis" where it is dear too), "slice" for integers without known bounds, "gibbs" for binary variables and integers in '
         'known bounds, "transfer" for vectors of counts with a fixed sum.'
     ) in flat
     assert max(map(len, front_door.__doc__.splitlines())) <= 100

@@ -9,7 +9,7 @@ from support.model_kinds import MODEL_KINDS
 import pymc_tempering as pmt
 
 # What else a run must show, by model.
-KERNELS = {"black_box": "slice", "hidden_markov": "gibbs"}
+KERNELS = {"black_box": "metropolis", "hidden_markov": "gibbs"}
 
 
 def z_of_means(idata, means):

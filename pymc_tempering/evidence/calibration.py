@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.core.weighting import MIN_TAIL, log_mean, pareto_khat
+from pymc_tempering.core.weighting import log_mean, pareto_khat
 from pymc_tempering.evidence.result import Part, Shown
 
 ALARM = 0.01
@@ -26,6 +27,9 @@ SEED = 20240521
 
 FEWEST = 20
 """Data sets below which nothing is said to be well."""
+
+FEWEST_TAIL = 50
+"""Data sets of a model below which the tail of Bayes factors is not looked at."""
 
 RIDGE = 1e-6
 """Share of the mean variance that is added to each, for probabilities that are all 0 or 1."""
@@ -217,8 +221,15 @@ class Calibration(Shown):
         DataFrame
             By tenths of the probability that have data sets: ``probability`` (mean), ``share`` that
             the model had generated, ``low`` and ``high`` (its exact 95 % interval), ``n``.
+
+        Raises
+        ------
+        ValueError
+            There is no model of that name.
         """
-        j = self.names.index(self.names[1] if model is None else model)
+        model = self.names[1] if model is None else model
+        check_choice("model", model, self.names)
+        j = self.names.index(model)
         p, hit = self.probability[self.known, j], self.generated[self.known] == j
         bins = np.minimum((p * BINS).astype(int), BINS - 1)
         rows = []
@@ -238,7 +249,7 @@ class Calibration(Shown):
             By ``of``, a model, and ``under``, the one that generated the data: ``mean`` of the
             Bayes factor, ``largest``, the share of the largest one in their sum, ``k-hat``, the
             shape of their Pareto tail (from 0.5 on they have no finite variance, and the mean tells
-            little; not a number for fewer than 100 data sets), and ``n``.
+            little; not a number for fewer than 50 data sets), and ``n``.
         """
         index, rows = [], []
         for i, under in enumerate(self.names):
@@ -248,7 +259,7 @@ class Calibration(Shown):
                     continue
                 log_bf = np.maximum(self.log_z[here, j] - self.log_z[here, i], LOWEST)
                 mean, size = log_mean(log_bf), log_bf.size
-                khat = pareto_khat(log_bf) if size >= MIN_TAIL else np.nan
+                khat = pareto_khat(log_bf) if size >= FEWEST_TAIL else np.nan
                 with np.errstate(over="ignore"):
                     rows.append((np.exp(mean), np.exp(log_bf.max() - mean) / size, khat, size))
                 index.append((of, under))

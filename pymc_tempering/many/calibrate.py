@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.distributions.distribution import PartialObservedRV
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.cycles import FloatArray
@@ -30,10 +29,10 @@ from pymc_tempering.many.sample_many import (
     run_cases,
     table_of,
 )
-from pymc_tempering.model.check import check_model, check_proper, is_model
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.check import check_model, check_proper
 from pymc_tempering.model.layout import ordered_transform
 from pymc_tempering.model.new_data import checked_data
+from pymc_tempering.model.python_mode import python_mode
 
 DRAWS = 250
 """Draws of each chain, unless other ones or a target are asked for."""
@@ -138,7 +137,8 @@ def calibrate(
     if "tempered" in sample_arguments:
         raise ArgumentError("calibrate() does not take tempered: data are drawn from all terms.")
     built = {
-        name: found_model(name, _built(model)) for name, model in by_name("models", models).items()
+        name: found_model(name, Case(name, model).build(None))
+        for name, model in by_name("models", models).items()
     }
     if len(built) < 2:
         raise ArgumentError("models must be two or more: one model alone has no probability.")
@@ -165,11 +165,6 @@ def calibrate(
     return found
 
 
-def _built(model: Any) -> Any:
-    given = model.model if isinstance(model, CompiledModel) else model
-    return given() if callable(given) and not is_model(given) else given
-
-
 def prior_of_odds(
     names: Sequence[str], prior_odds: float | Mapping[str, float] | None
 ) -> FloatArray:
@@ -188,7 +183,10 @@ def prior_of_odds(
             f"prior_odds must be a number, where models are two, or a dict with a weight of each "
             f"of {[*names]}, not {prior_odds!r}."
         )
-    found = np.array([weights[name] for name in names], dtype=float)
+    try:
+        found = np.array([float(weights[name]) for name in names])
+    except (TypeError, ValueError):
+        found = np.array([np.nan])
     if not np.all((found > 0.0) & np.isfinite(found)):
         raise ValueError(f"prior_odds must be positive and finite, not {prior_odds!r}.")
     return np.asarray(found / found.sum())
@@ -208,18 +206,19 @@ def _check(name: str, model: pm.Model, first: pm.Model) -> None:
         error.add_note(f"This was models[{name!r}].")
         raise
     free = model.free_RVs
+    own, other = (sorted(rv.name for rv in m.observed_RVs) for m in (model, first))
+    missing = {name.removesuffix("_observed") + "_unobserved" for name in own}
     for what, found in {
         "a pm.Potential": model.potentials,
-        "imputed data": [rv for rv in free if isinstance(rv.owner.op, PartialObservedRV)],
+        "imputed data": [rv for rv in free if rv.name in missing],
         "an ordered prior": [rv for rv in free if ordered_transform(model, rv) is not None],
     }.items():
         if found:
             listed = ", ".join(repr(variable.name) for variable in found)
             raise ModelError(
-                f"models[{name!r}] has {what}: {listed}. The random draws of PyMC do not follow "
-                "it, so that no data can be drawn: calibrate a model without it."
+                f"models[{name!r}] has {what}: {listed}. Random draws of PyMC do not follow it, so "
+                "that no data can be drawn: calibrate models without it."
             )
-    own, other = (sorted(rv.name for rv in m.observed_RVs) for m in (model, first))
     if own != other:
         raise DataMismatchError(
             f"models[{name!r}] has the observed variables {own}, the first model {other}: give "
@@ -237,19 +236,19 @@ def draw_cases(built: Mapping[str, pm.Model], chosen: Sequence[int], root: int) 
     DataMismatchError
         A model cannot take the data of another one.
     """
-    names = list(built)
-    drawn = [iter(_draws(name, built[name], chosen.count(j), root)) for j, name in enumerate(names)]
+    drawn = [iter(_draws(name, built[name], chosen.count(j), root)) for j, name in enumerate(built)]
     cases = []
     for i, j in enumerate(chosen):
         truth, data = next(drawn[j])
-        for name, model in built.items():
+        for k, (name, model) in enumerate(built.items()):
             try:
                 values = checked_data(model, data)
             except DataMismatchError as error:
+                source = [*built][j]
                 raise DataMismatchError(
-                    f"models[{name!r}] cannot take data of models[{names[j]!r}]: {error}"
+                    f"models[{name!r}] cannot take data of models[{source!r}]: {error}"
                 ) from error
-            cases.append(Case(f"{i} {name}", model, values, truth if name == names[j] else {}))
+            cases.append(Case(f"{i} {name}", model, values, truth if k == j else {}))
     return cases
 
 
@@ -261,7 +260,7 @@ def _draws(name: str, model: pm.Model, n: int, root: int) -> list[tuple[dict, di
     seed = int(generator_of(root, f"data of {name}").integers(2**31))
     try:
         # Of one draw alone PyMC leaves out the first dimension.
-        arrays = pm.draw(variables, draws=n + 1, random_seed=seed)
+        arrays = pm.draw(variables, draws=n + 1, random_seed=seed, mode=python_mode())
     except NotImplementedError as error:
         lacking = tuple(rv.name for rv in variables if not _has_draws(rv))
         raise UndrawableError(
@@ -278,7 +277,7 @@ def _draws(name: str, model: pm.Model, n: int, root: int) -> list[tuple[dict, di
 
 def _has_draws(rv: Any) -> bool:
     try:
-        pm.draw(rv, random_seed=0)
+        pm.draw(rv, random_seed=0, mode=python_mode())
     except NotImplementedError:
         return False
     return True

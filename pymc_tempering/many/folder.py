@@ -104,7 +104,8 @@ class Folder:
             return None
         stored: dict[str, Any] = run["row"]
         kept = {k: stored[k] for k in ("verdict", "message", "ranks") if k in stored}
-        return Row(**kept | {k: float(v) for k, v in stored.items() if k not in kept})
+        numbers: dict[str, Any] = {k: float(v) for k, v in stored.items() if k not in kept}
+        return Row(**numbers | kept)
 
     def file_of(self, name: str) -> str:
         """Path of the draws of a run; empty where there are none."""

@@ -6,6 +6,7 @@ All of it is computed from a table of log evidences, the models that the data ca
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -251,20 +252,19 @@ class Calibration(Shown):
             shape of their Pareto tail (from 0.5 on they have no finite variance, and the mean tells
             little; not a number for fewer than 50 data sets), and ``n``.
         """
-        index, rows = [], []
-        for i, under in enumerate(self.names):
+        rows = []
+        for i, j in permutations(range(len(self.names)), 2):
             here = self.known & (self.generated == i)
-            for j, of in enumerate(self.names):
-                if i == j or not here.any():
-                    continue
-                log_bf = np.maximum(self.log_z[here, j] - self.log_z[here, i], LOWEST)
-                mean, size = log_mean(log_bf), log_bf.size
-                khat = pareto_khat(log_bf) if size >= FEWEST_TAIL else np.nan
-                with np.errstate(over="ignore"):
-                    rows.append((np.exp(mean), np.exp(log_bf.max() - mean) / size, khat, size))
-                index.append((of, under))
-        names = pd.MultiIndex.from_tuples(index, names=["of", "under"]) if index else None
-        return pd.DataFrame(rows, names, columns=["mean", "largest", "k-hat", "n"])
+            if not here.any():
+                continue
+            log_bf = np.maximum(self.log_z[here, j] - self.log_z[here, i], LOWEST)
+            n, mean = log_bf.size, log_mean(log_bf)
+            khat = pareto_khat(log_bf) if n >= FEWEST_TAIL else np.nan
+            with np.errstate(over="ignore"):
+                largest = np.exp(log_bf.max() - mean) / n
+                rows.append((self.names[j], self.names[i], np.exp(mean), largest, khat, n))
+        table = pd.DataFrame(rows, columns=["of", "under", "mean", "largest", "k-hat", "n"])
+        return table.set_index(["of", "under"])
 
     def rank_table(self) -> pd.DataFrame:
         """Return the test of the ranks of each scalar, the least even first.

@@ -262,17 +262,14 @@ def _draws(name: str, model: pm.Model, n: int, root: int) -> list[tuple[dict, di
         # Of one draw alone PyMC leaves out the first dimension.
         arrays = pm.draw(variables, draws=n + 1, random_seed=seed, mode=python_mode())
     except NotImplementedError as error:
-        lacking = tuple(rv.name for rv in variables if not _has_draws(rv))
+        odd = next(rv.name for rv in variables if not _has_draws(rv))  # parents come first
         raise UndrawableError(
-            f"models[{name!r}]: {', '.join(map(repr, lacking))} has no random draws ({error}), so "
-            "that no data can be drawn: give it a random= function.", lacking
+            f"models[{name!r}]: {odd!r} has no random draws ({error}), so that no data can be "
+            "drawn: give it a random= function.", (odd,)
         ) from error  # fmt: skip
+    items = [(rv.name, array) for rv, array in zip(variables, arrays, strict=True)]
     k = len(model.free_RVs)
-    names = [rv.name for rv in variables]
-    rows = [
-        dict(zip(names, map(np.asarray, row), strict=True)) for row in zip(*arrays, strict=True)
-    ]
-    return [({v: row[v] for v in names[:k]}, {v: row[v] for v in names[k:]}) for row in rows[:n]]
+    return [({v: a[i] for v, a in items[:k]}, {v: a[i] for v, a in items[k:]}) for i in range(n)]
 
 
 def _has_draws(rv: Any) -> bool:

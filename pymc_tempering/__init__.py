@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from pymc_tempering.evidence import expectation as expectation
     from pymc_tempering.evidence.datatree import convert as convert
     from pymc_tempering.evidence.diagnostics import diagnose as diagnose
+    from pymc_tempering.many.calibrate import calibrate as calibrate
     from pymc_tempering.many.sample_many import sample_many as sample_many
     from pymc_tempering.nested import savage_dickey as savage_dickey
+    from pymc_tempering.plots.calibrated import plot_calibration as plot_calibration
     from pymc_tempering.plots.estimates import plot_bayes_factors as plot_bayes_factors
     from pymc_tempering.plots.estimates import plot_evidence as plot_evidence
     from pymc_tempering.plots.estimates import plot_prior_sensitivity as plot_prior_sensitivity
@@ -74,8 +76,10 @@ _HOMES = {
     "evidence": ("expectation",),
     "evidence.datatree": ("convert",),
     "evidence.diagnostics": ("diagnose",),
+    "many.calibrate": ("calibrate",),
     "many.sample_many": ("sample_many",),
     "nested": ("savage_dickey",),
+    "plots.calibrated": ("plot_calibration",),
     "plots.estimates": ("plot_bayes_factors", "plot_evidence", "plot_prior_sensitivity"),
     "plots.ladder": ("plot_barrier", "plot_ladder", "plot_path"),
     "plots.log_z": ("plot_log_z", "plot_running_log_z"),

@@ -38,6 +38,7 @@ def names() -> dict[str, Any]:
         "check": picture_runs.estimates(),
         "runs": picture_runs.models(),
         "found": picture_runs.sensitivity(),
+        "calibration": picture_runs.calibration(),
         "approx": fits["tempered"],
         "other": fits["advi"],
         "bridged": explained_runs.bridged(),

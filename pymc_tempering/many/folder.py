@@ -46,6 +46,8 @@ class Row:
         From the model to the row, compiling included.
     message : str
         What the run warned of, or the error that ended it.
+    ranks : dict of str to float
+        Of the values that the data came from, by scalar, where they are known.
     """
 
     log_z: float = np.nan
@@ -54,6 +56,7 @@ class Row:
     ess: float = np.nan
     seconds: float = np.nan
     message: str = ""
+    ranks: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +103,9 @@ class Folder:
         if run is None or run["row"]["verdict"] == FAILED:
             return None
         stored: dict[str, Any] = run["row"]
-        numbers = {k: float(v) for k, v in stored.items() if k not in ("verdict", "message")}
-        return Row(verdict=stored["verdict"], message=stored["message"], **numbers)
+        kept = {k: stored[k] for k in ("verdict", "message", "ranks") if k in stored}
+        numbers: dict[str, Any] = {k: float(v) for k, v in stored.items() if k not in kept}
+        return Row(**numbers | kept)
 
     def file_of(self, name: str) -> str:
         """Path of the draws of a run; empty where there are none."""
@@ -246,8 +250,8 @@ def file_name(name: str) -> str:
     return f"{letters}-{sha256(name.encode()).hexdigest()[:8]}.nc"
 
 
-def _plain(value: float | str) -> float | str:
+def _plain(value: Any) -> Any:
     """Return a number as JSON knows it, others as text."""
-    if isinstance(value, str):
+    if isinstance(value, str | dict):
         return value
     return float(value) if np.isfinite(value) else str(value)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from time import perf_counter
 from typing import Any
@@ -50,6 +50,9 @@ OWN = ("model", "random_seed", "progressbar", "progressbar_theme", "quiet", "unk
 MOST_NAMED = 5
 """Runs that a warning names."""
 
+MOST_THINNED, MOST_RANKED = 99, 50
+"""Draws that a value is ranked among, and scalars of a model that are ranked, at most."""
+
 type Builder = Callable[[], pm.Model]
 type Models = (
     pm.Model | CompiledModel | Sequence[pm.Model | Builder] | Mapping[str, pm.Model | Builder]
@@ -67,12 +70,15 @@ class Case:
     model : pymc.Model or callable, optional
         Its model, or a function that builds it; None where it is the one that all share.
     data : mapping of str to array_like, optional
-        What the shared model gets in place of its own data.
+        What the model gets in place of its own data.
+    truth : mapping of str to ndarray, optional
+        Values of free variables that the data came from, to be ranked among the draws.
     """
 
     name: str
     model: pm.Model | Builder | None = None
     data: Mapping[str, Any] | None = None
+    truth: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def build(self, shared: pm.Model | None) -> Any:
         """Return the model of this run, without data of its own, as it was given."""
@@ -101,11 +107,11 @@ def cases_of(models: Any, datasets: Any = None) -> tuple[pm.Model | None, list[C
         model = _shared(models)
         return model, [
             Case(name, data=_checked(model, name, data))
-            for name, data in _named("datasets", datasets).items()
+            for name, data in by_name("datasets", datasets).items()
         ]
     return None, [
-        Case(name, model if _builds(model) else _found(name, model))
-        for name, model in _named("models", models).items()
+        Case(name, model if _builds(model) else found_model(name, model))
+        for name, model in by_name("models", models).items()
     ]
 
 
@@ -119,7 +125,7 @@ def _shared(models: Any) -> pm.Model:
     return find_model(models() if _builds(models) else models)
 
 
-def _found(name: str, model: Any) -> Any:
+def found_model(name: str, model: Any) -> Any:
     """Return a model of PyMC, or of Bambi, that was given; or say which one is none."""
     if model is None:
         raise ModelError(f"models[{name!r}] is None: give a model, or a function that builds it.")
@@ -141,7 +147,7 @@ def _checked(model: pm.Model, name: str, data: Any) -> dict[str, np.ndarray]:
         raise DataMismatchError(f"datasets[{name!r}]: {error}") from error
 
 
-def _named(argument: str, things: Any) -> dict[str, Any]:
+def by_name(argument: str, things: Any) -> dict[str, Any]:
     """Return things by name: the key of a dict, the place in a list."""
     if isinstance(things, Mapping):
         pairs = [(str(name), thing) for name, thing in things.items()]
@@ -231,9 +237,12 @@ def run_one(shared: pm.Model | None, task: Assignment) -> Done:
         except Exception as error:  # whatever a model raises
             message = f"{type(error).__name__}: {error}"
             return Done(Row(seconds=perf_counter() - began, message=message), content)
+    ess = _least_ess(idata, model)
+    rng = generator_of(task.root, f"ranks of {task.case.name}")
+    ranks = ranks_of(idata["posterior"], task.case.truth, ess, rng)
     row = Row(
-        evidence.log_z, evidence.mcse, evidence.verdict, _least_ess(idata, model),
-        perf_counter() - began, _warned(said),
+        evidence.log_z, evidence.mcse, evidence.verdict, ess, perf_counter() - began,
+        _warned(said), ranks,
     )  # fmt: skip
     return Done(row, content, noted(idata, given) if task.keeps_draws else None)
 
@@ -253,6 +262,31 @@ def _least_ess(idata: xr.DataTree, model: pm.Model) -> float:
     columns = [v.reshape(*v.shape[:2], -1) for v in values]
     ess = bulk_ess(np.concatenate(columns, axis=2))
     return float(np.nanmin(ess)) if np.isfinite(ess).any() else np.nan
+
+
+def ranks_of(
+    posterior: Any, truth: Mapping[str, np.ndarray], ess: float, rng: np.random.Generator
+) -> dict[str, float]:
+    """Return the ranks of true values among thinned draws, as shares in (0, 1), by scalar.
+
+    Half as many draws as independent ones are kept, so that little of their autocorrelation is
+    left. Ties, and the steps of a rank, are broken at random: right draws have uniform shares.
+    """
+    size = posterior.sizes["chain"] * posterior.sizes["draw"]
+    kept = np.linspace(0, size - 1, int(np.clip(np.nan_to_num(ess) // 2, 1, MOST_THINNED)))
+    shares = {}
+    for name, value in truth.items():
+        if name not in posterior.data_vars:
+            continue
+        draws = posterior[name].transpose("chain", "draw", ...).values
+        thinned = draws.reshape(size, -1)[kept.astype(int)]
+        below = np.sum(thinned < value.ravel(), axis=0)
+        ties = np.sum(thinned == value.ravel(), axis=0)
+        share = (below + rng.random(below.size) * (ties + 1)) / (len(kept) + 1)
+        for place, one in zip(np.ndindex(value.shape), share.tolist(), strict=True):
+            shares[f"{name}{[*place]}" if place else name] = one
+    few = np.unique(np.linspace(0, len(shares) - 1, min(len(shares), MOST_RANKED)).astype(int))
+    return {name: shares[name] for name in np.array([*shares])[few].tolist()}
 
 
 def sample_many(
@@ -337,19 +371,43 @@ def sample_many(
     >>> bool(table.log_z["near"] > table.log_z["far"])
     True
     """
-    check_executor(executor)
-    arguments = _arguments(sample_arguments, executor)
     shared, cases = cases_of(models, datasets)
+    rows, folder = run_cases(
+        lambda root: cases, shared, executor=executor, path=path, save_draws=save_draws,
+        random_seed=random_seed, show=progressbar and not quiet, given=sample_arguments,
+    )  # fmt: skip
+    return table_of(rows, cases, folder)
+
+
+def run_cases(
+    cases_at: Callable[[int], list[Case]],
+    shared: pm.Model | None = None,
+    *,
+    executor: Executor | None,
+    path: str | os.PathLike[str] | None,
+    save_draws: bool,
+    random_seed: int | np.random.Generator | None,
+    show: bool,
+    given: Mapping[str, Any],
+    caller: str = "sample_many",
+) -> tuple[dict[str, Row], Folder | None]:
+    """Do all runs that are not done yet, and return their rows by name.
+
+    The cases are a function of the number that all seeds come from, which `path` may hold.
+    """
+    check_executor(executor)
+    arguments = _arguments(given, executor, caller)
     fresh = root_seed(random_seed)
     asked = None if random_seed is None else fresh
     opened = (
         nullcontext(None)
         if path is None
-        else open_folder(path, asked, fresh, sample_arguments, draws=save_draws)
+        else open_folder(path, asked, fresh, given, draws=save_draws)
     )
-    with opened as folder, status_line(progressbar and not quiet) as report:
-        rows: dict[str, Row] = {} if folder is None else _finished(folder, cases, shared, report)
+    with opened as folder, status_line(show) as report:
         root = fresh if folder is None else folder.root
+        cases = cases_at(root)
+        rows: dict[str, Row] = {} if folder is None else _finished(folder, cases, shared, report)
         keeps = folder is not None and save_draws
         tasks = [Assignment(c, root, arguments, keeps) for c in cases if c.name not in rows]
 
@@ -366,17 +424,17 @@ def sample_many(
 
         ended = _run(executor, shared, tasks, take, tell)
         _warn(rows, len(cases), ended)
-        return _table(rows, cases, folder)
+        return rows, folder
 
 
-def _arguments(given: Mapping[str, Any], executor: Executor | None) -> dict[str, Any]:
+def _arguments(given: Mapping[str, Any], executor: Executor | None, caller: str) -> dict[str, Any]:
     """Return the arguments for each call of `sample`, all of which it takes."""
     known = {
         name: parameter
         for name, parameter in inspect.signature(sample).parameters.items()
         if name not in OWN
     }
-    refuse({k: v for k, v in given.items() if k not in known}, "sample_many", known)
+    refuse({k: v for k, v in given.items() if k not in known}, caller, known)
     return dict(given) if executor is None else {"cores": 1} | dict(given)
 
 
@@ -456,10 +514,13 @@ def _warn(rows: Mapping[str, Row], n: int, ended: Ended) -> None:
         warn_user(sentence)
 
 
-def _table(rows: Mapping[str, Row], cases: Sequence[Case], folder: Folder | None) -> pd.DataFrame:
+def table_of(
+    rows: Mapping[str, Row], cases: Sequence[Case], folder: Folder | None = None
+) -> pd.DataFrame:
     """Table of the runs that were finished, in the order of the cases."""
     names = [case.name for case in cases if case.name in rows]
     table = pd.DataFrame([asdict(rows[name]) for name in names], index=pd.Index(names, name="name"))
+    table = table.drop(columns="ranks")
     if folder is not None:
         table["file"] = [folder.file_of(name) for name in names]
     return table

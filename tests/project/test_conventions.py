@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pymc as pm
 import pytest
+from support import picture_runs
 from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
@@ -104,6 +105,7 @@ def results():
         "SavageDickey": pmt.nested.SavageDickey(-0.1, 0.1, null={"x": np.zeros(1)}),
         "PriorSensitivity": sensitivity(),
         "SensitivityCurve": sensitivity()["x"],
+        "Calibration": picture_runs.calibration(),
         "Bracket": Bracket(LOW, HIGH),
         "Sandwich": join_bounds(LOW, HIGH),
         "CrossCheck": check,

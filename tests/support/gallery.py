@@ -28,6 +28,7 @@ OF_RESULTS = {
     "prior_sensitivity": lambda **settings: pmt.plot_prior_sensitivity(
         picture_runs.sensitivity(), **settings
     ),
+    "calibration": lambda **settings: pmt.plot_calibration(picture_runs.calibration(), **settings),
     "annealing": lambda **settings: pmt.plot_annealing(picture_runs.fits(), **settings),
 }
 """Pictures of other results."""

@@ -10,6 +10,7 @@ from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.crosscheck.judge import Entry
 from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.calibration import Calibration
 from pymc_tempering.evidence.datatree import convert
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
@@ -110,6 +111,16 @@ def sensitivity(against=(-11.0, 0.3), **changes):
     }
     curve = SensitivityCurve(**(values | changes))
     return PriorSensitivity(-10.0, 0.05, "ok", (curve, replace(curve, name="c")), against)
+
+
+def calibration():
+    """Two models whose probabilities are right, and ranks of which one is shifted."""
+    rng = np.random.default_rng(4)
+    generated = rng.integers(2, size=200)
+    y = rng.normal(0.0, np.where(generated, 3.0, 1.0), (2, 200)).T
+    log_z = np.column_stack([-0.5 * (y**2).sum(1), -2 * np.log(3.0) - (y**2).sum(1) / 18.0])
+    ranks = {f"b: {name}": rng.random(90) for name in "xyz"} | {"b: shifted": rng.beta(2, 1, 90)}
+    return Calibration(("a", "b"), np.array([0.5, 0.5]), generated, log_z, ranks)
 
 
 def fits():

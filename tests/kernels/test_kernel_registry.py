@@ -97,8 +97,9 @@ def test_the_docstrings_of_the_front_doors_show_the_table(front_door):
     assert re.findall(r'"(\w+)"', stated) == tuned
     assert (
         'gets a default: "hmc" for real variables ("slice" where the density has no gradient, '
-        '"metropolis" where it is dear too), "slice" for integers without known bounds, "gibbs" for binary variables and integers in '
-        'known bounds, "transfer" for vectors of counts with a fixed sum.'
+        '"metropolis" where it is dear too), "slice" for integers without known bounds, "gibbs" '
+        'for binary variables and integers in known bounds, "transfer" for vectors of counts with '
+        "a fixed sum."
     ) in flat
     assert max(map(len, front_door.__doc__.splitlines())) <= 100
 

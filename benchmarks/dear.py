@@ -1,7 +1,7 @@
-"""Models of which a value of the density is dear: default runs on one core, beside NUTS and a bridge.
+"""Models of which a value of the density is dear: default runs on one core, beside NUTS.
 
-A model is compiled before, so that CPU seconds are those of a run. Runs that are stored are not
-made again.
+NUTS is nutpie, with `bridge_sampling`. A model is compiled before, so that CPU seconds are those of
+a run. Runs that are stored are not made again.
 """
 
 import argparse
@@ -35,7 +35,7 @@ NAMES = (
 
 
 def buy_till_you_die(n: int = 6000) -> pm.Model:
-    """Make the BG/NBD model of repeat buyers (Fader, Hardie & Lee 2005), with simulated customers."""
+    """Make the BG/NBD model of repeat buyers (Fader, Hardie & Lee 2005), with customers drawn."""
     rng = np.random.default_rng(1)
     until = rng.uniform(27, 39, n)
     rate, leaves = rng.gamma(0.25, 1 / 4.4, n), rng.beta(0.8, 2.4, n)

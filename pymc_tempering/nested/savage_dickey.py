@@ -32,6 +32,7 @@ from pymc_tempering.evidence.factor import SCALES, BayesFactor
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import NullError, warn_user
 from pymc_tempering.model.bambi import pymc_draws
+from pymc_tempering.model.car import is_car
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -374,8 +375,10 @@ def _outside(point: NullPoint, x: FloatArray) -> str:
 
 
 def _check_coordinates(target: Target, point: NullPoint) -> None:
-    """Refuse priors whose density is known only up to a constant."""
-    if wide := [name for name in point.elements if name in target.path.terms.wide]:
+    """Refuse priors whose density is known only up to a constant, as PyMC has that of a CAR."""
+    path = target.path
+    wide = [n for n in point.elements if n in path.terms.wide or is_car(path.model[n])]
+    if wide:
         raise NullError(
             f"The prior of {', '.join(map(repr, wide))} is known only up to a constant, so its "
             "density at the null is not known: compare evidences with bayes_factor."

@@ -253,7 +253,8 @@ def test_no_model(method):
 def test_a_prior_whose_constant_is_not_known_is_refused(method):
     """Annealing from another prior would lack its constant without a word."""
     with pm.Model() as model:
-        x = pm.CAR("x", np.zeros(3), W=np.ones((3, 3)) - np.eye(3), alpha=0.5, tau=1.0)
+        beside = pm.Data("beside", np.ones((3, 3)) - np.eye(3))
+        x = pm.CAR("x", np.zeros(3), W=beside, alpha=0.5, tau=1.0)
         pm.Normal("y", x, 1.0, observed=np.ones(3))
     with pytest.raises(
         pmt.exceptions.ModelError, match="x have no random draws that fit their densities"

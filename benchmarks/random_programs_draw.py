@@ -26,7 +26,7 @@ WITHOUT_CDF = ("SkewNormal", "AsymmetricLaplace", "Rice", "VonMises", "BetaBinom
 WITH_CDF = [f.name for f in (*CONTINUOUS, *DISCRETE)
             if f.cdf is not None and f.name not in WITHOUT_CDF]  # fmt: skip
 ONE_ROLE = {"LKJCholeskyCov": "prior", "WishartBartlett": "prior", "CAR": "prior",
-            "CAR without its constant": "likelihood", "ICAR": "likelihood"}  # fmt: skip
+            "CAR of data": "likelihood", "ICAR": "likelihood"}  # fmt: skip
 ROLES = (
     *(("prior", f.name) for f in (*CONTINUOUS, *DISCRETE)),
     *(("prior", name) for name, v in VECTORS.items() if v.space != "improper"),

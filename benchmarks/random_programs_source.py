@@ -62,7 +62,7 @@ FURTHER = {
     "OrderedMultinomial": ["compute_p=False"],
     "StickBreakingWeights": ["K=2"],
     "CAR": [f"W=np.array({W.tolist()})"],
-    "CAR without its constant": [f"W=np.array({W.tolist()})"],
+    "CAR of data": [f"W=np.array({W.tolist()})"],
     "ICAR": [f"W=np.array({W.tolist()})", f"zero_sum_stdev={ZERO_SUM_STDEV}"],
     "LKJCholeskyCov": ["n=2"],
     "EulerMaruyama": [f"dt={DT}", "sde_fn=ou_sde"],

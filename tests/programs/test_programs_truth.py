@@ -27,7 +27,7 @@ from random_programs_truth import truth_of
 from random_programs_vectors import VECTORS
 from random_programs_writer import Writer
 
-NOT_ALONE = ("WishartBartlett", "LKJCholeskyCov", "MvNormal by chol", "CAR")
+NOT_ALONE = ("WishartBartlett", "LKJCholeskyCov", "MvNormal by chol", "CAR", "CAR of data")
 """Several variables of PyMC in one, or with an argument that is a variable; CAR: see below."""
 NAMES = [name for name in (*FAMILIES, *VECTORS) if name not in NOT_ALONE]
 

@@ -29,7 +29,8 @@ class Effort:
     particles : int
         Of each annealed pass from the prior.
     trial_particles : tuple of int
-        Of the pass from a fitted reference: where that is near the posterior, and where not.
+        Of the pass from a fitted reference: where that is near the posterior, and where not. Then
+        they are all, for the tuning of the chains rests on them.
     proposed : int
         Draws of a reference that are weighted at a time.
     scouting : int
@@ -59,7 +60,7 @@ def effort_of(path: Path) -> Effort:
     fewest = min(full.particles, max(32, 2 * (path.dim - path.n_white)))
     near, far = full.trial_particles
     return Effort(
-        some(full.particles, root, fewest), (some(near, root, 32), some(far, root, 64)),
+        some(full.particles, root, fewest), (some(near, root, 32), far),
         some(full.proposed, root, 250), some(full.scouting, min(1.0, scouts), 2000),
         some(full.draws, share, 250),
     )  # fmt: skip

@@ -19,9 +19,8 @@ from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Learner
 N_CHAINS = 4
 """Chains of the rounds that learn log Z-hat."""
 
-ITERATIONS_PER_RUNG, FEW_ITERATIONS = 50, 20
-"""Iterations of each chain in the first round, per rung, and where a value of the density is dear;
-doubled in every further round."""
+ITERATIONS_PER_RUNG = 50
+"""Iterations of each chain in the first round, per rung; doubled in every further round."""
 
 MAX_LOG_OFF = 0.7
 """A round may stop when every occupancy is within a factor of 2 of its target (or within two
@@ -167,11 +166,7 @@ def warm_up(
     plan, rounds, converged = settle(
         plan, learn, rungs_per_barrier if betas is None else None, max_rounds, report, deadline
     )
-    cut = (
-        None
-        if converged or len(rounds) == max_rounds
-        else _cut(rounds, deadline, dear=reference.path.dear)
-    )
+    cut = None if converged or len(rounds) == max_rounds else _cut(rounds, deadline)
     return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing, cut)
 
 
@@ -207,7 +202,7 @@ def settle(
     converged, placed = False, rungs_per_barrier is None
     while not converged and len(rounds) < max_rounds and not (rounds and deadline.late):
         started = perf_counter()
-        n_iterations = _iterations(plan.ladder.n_rungs, len(rounds), dear=plan.reference.path.dear)
+        n_iterations = _iterations(plan.ladder.n_rungs, len(rounds))
         learned = learn(plan, n_iterations, deadline if rounds else deadline.last.rest(1.0))
         log_z, off = learned.log_z, learned.off
         max_off = float(np.abs(off).max())
@@ -237,16 +232,15 @@ def settle(
     return plan, rounds, converged
 
 
-def _iterations(n_rungs: int, rounds: int, *, dear: bool) -> int:
+def _iterations(n_rungs: int, rounds: int) -> int:
     """Return the iterations of each chain in the round after so many."""
-    each = FEW_ITERATIONS if dear else ITERATIONS_PER_RUNG
-    return each * n_rungs * 2**rounds
+    return ITERATIONS_PER_RUNG * n_rungs * 2**rounds
 
 
-def _cut(rounds: Sequence[WarmupRound], deadline: Deadline, *, dear: bool) -> Cut:
+def _cut(rounds: Sequence[WarmupRound], deadline: Deadline) -> Cut:
     """Tell where the deadline ended the rounds; a further one would have taken twice as long."""
     last = rounds[-1]
-    whole = N_CHAINS * _iterations(last.n_rungs, len(rounds) - 1, dear=dear)
+    whole = N_CHAINS * _iterations(last.n_rungs, len(rounds) - 1)
     place = f"at {last.n_iterations} of {whole} iterations of round {len(rounds)}"
     more = last.seconds * (whole / last.n_iterations - 1.0)
     if more == 0.0:

@@ -60,7 +60,7 @@ def test_a_dearer_density_never_gets_more():
     works = np.geomspace(1e3, 1e10, 50)
     numbers = [np.array(list(flat(effort_of(path_of(work))))) for work in works]
     assert (np.diff(numbers, axis=0) <= 0).all()
-    assert list(numbers[-1]) == [32, 32, 64, 250, 2000, 250]
+    assert list(numbers[-1]) == [32, 32, 256, 250, 2000, 250]
 
 
 def flat(effort):

@@ -273,7 +273,7 @@ def _judge(
     in seconds for a draw of each chain.
     """
     goal, drawn = call.goal, draws_of(at.runs)
-    told = partial(cut_of, job.deadline, goal, call.n_draws, drawn, pace)
+    told = partial(cut_of, job.deadline, goal, _first_length(job, call), drawn, pace)
     if drawn < at.total and not have_least_draws(at.runs):
         return replace(at, cut=told()), "end"
     has_time = job.deadline.left > perf_counter() - began

@@ -277,9 +277,10 @@ class ReferenceFit:
 
     def warm_up(self, job: Job) -> Warmup:
         """Freeze a plan of the reference."""
+        if self.trial is not None:
+            return self.trial
         near, far = effort_of(job.prior.path).trial_particles
-        n_particles = near if self.near else far
-        return self.trial or _warm_up_fitted(job, self.reference, n_particles, MAX_ROUNDS)
+        return _warm_up_fitted(job, self.reference, near if self.near else far, MAX_ROUNDS)
 
 
 def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:

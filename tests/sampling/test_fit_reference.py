@@ -21,6 +21,7 @@ from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import rounds
 from pymc_tempering.sampling.call import Job, Options, Tally
+from pymc_tempering.sampling.effort import Effort
 from pymc_tempering.sampling.evaluated import evaluate_states
 
 
@@ -91,10 +92,10 @@ def test_draws_of_a_near_reference_are_taken_until_one_fit_has_enough(sizes):
     fit = fit_from(compiled("two_modes"), near_modes(300), tally=tally)
     assert fitting.draws_needed(fit.components.modes) == 10 * 2 * 11 * 12 // 2
     assert sizes == [fit.draws.n]  # without those that were seen
-    assert 1980 <= fit.draws.n < 1980 + fitting.N_PROPOSED
+    assert 1980 <= fit.draws.n < 1980 + Effort().proposed
     assert fit.near
     assert fit.trial is None
-    gradients = tally.work["fit"] % fitting.N_PROPOSED
+    gradients = tally.work["fit"] % Effort().proposed
     assert 200 < gradients <= 500
 
 
@@ -102,7 +103,7 @@ def test_seen_draws_count_until_there_are_enough_of_the_reference(sizes, monkeyp
     monkeypatch.setattr(fitting, "MAX_BATCHES", 1)
     monkeypatch.setattr(fitting, "NEAR_SHARE", 0.99)
     fit = fit_from(compiled("two_modes"), near_modes(300))
-    assert 300 < sizes[0] <= 300 + fitting.N_PROPOSED
+    assert 300 < sizes[0] <= 300 + Effort().proposed
     assert len(sizes) == fitting.MAX_PROPOSALS
     assert fit.near
 

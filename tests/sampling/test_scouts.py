@@ -13,10 +13,11 @@ from support.searches import fit_of, job_of, nowhere, region
 
 from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import PAST
-from pymc_tempering.model.path import compile_path
+from pymc_tempering.model.path import CHEAP_WORK, compile_path
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.sampling import evaluated, suspects
+from pymc_tempering.sampling.effort import SCOUTED_WORK, Effort
 from pymc_tempering.sampling.suspects import scouting_of, send_scouts
 
 N_SCOUTS, SEEDS, NEEDLE_SD = 3000, range(10), 1 / 30
@@ -269,9 +270,10 @@ def test_scouts_are_as_many_as_their_work_allows():
         path = replace(job.prior.path, work=work)
         return scouting_of(replace(job, prior=replace(job.prior, path=path)))
 
-    least, most = suspects.SCOUTING
-    assert bound(1) == most
-    assert bound(10**9) == least
+    assert bound(1) == suspects.MOST_SCOUTING
+    assert bound(CHEAP_WORK) == bound(SCOUTED_WORK) == Effort().scouting
+    assert bound(2 * SCOUTED_WORK) == Effort().scouting // 2
+    assert bound(10**9) == 2000
     between = [bound(work) for work in (500, 1000, 2000, 4000)]
     np.testing.assert_allclose(np.array(between) * [500, 1000, 2000, 4000], suspects.SCOUT_WORK)
     assert scouting_of(job) == bound(job.prior.path.work)

@@ -46,9 +46,9 @@ NEARBY, FIRST_EDGE = 0.1, 0.7
 """How far from the model's initial point the field is looked at, and how far the search for likely
 others begins to step, both in unconstrained units."""
 
-FULL_PART, MOST_COST = 0.5, 0.5
+FULL_PART, MOST_COST, MOST_SUMS = 0.5, 0.5, 2
 """Share of full rows from which on it is tried whether running sums of a part have few neighbors;
-and how much cheaper a factor has to be then."""
+how much cheaper a factor has to be then; and how often sums are taken along one axis."""
 
 DENSE = 0.25
 """Gradients that the curvature takes, as a share of the field's dimensions, from which on many are
@@ -176,8 +176,10 @@ def _field_of(path: Path, others: Collection[Variable]) -> Field:
     sums: tuple[Sum, ...] = ()
     pattern = _pattern_along(sums, evaluator, inside, start)
     for more in _worth_a_sum(walks, pattern):
-        tried = _pattern_along((*sums, *more), evaluator, inside, start)
-        if MOST_COST * arrange(pattern, parts).cost > arrange(tried, parts).cost:
+        for _ in range(MOST_SUMS):
+            tried = _pattern_along((*sums, *more), evaluator, inside, start)
+            if arrange(tried, parts).cost >= MOST_COST * arrange(pattern, parts).cost:
+                break
             sums, pattern = (*sums, *more), tried
     curvature = Curvature.of(pattern, parts, steps)
     dense = len(curvature.moves) >= DENSE * inside.size
@@ -203,15 +205,11 @@ def _pattern_along(
 
 
 def _worth_a_sum(walks: Sequence[Sum], pattern: csr_array) -> list[tuple[Sum, ...]]:
-    """Return which running sums are tried, one after the other.
-
-    They are those of all parts that are dense, along the first axis or the last, once or twice.
-    """
+    """Return which running sums are tried: of all parts that are dense, along either axis."""
     full = full_rows(pattern)
     dense = tuple(walk for walk in walks if full[walk.part].mean() > FULL_PART)
     across = tuple(replace(walk, axis=1) for walk in dense if len(walk.shape) > 1)
-    tried = [some for some in (dense, across) if some]
-    return [*tried, *tried]
+    return [some for some in (dense, across) if some]
 
 
 def _settled(field: Field) -> Field:

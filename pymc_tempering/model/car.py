@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
-import pytensor.sparse as ps
 import pytensor.tensor as pt
 from pymc.distributions.multivariate import CARRV
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import graph_inputs
-from pytensor.sparse.variable import SparseVariable
+from scipy.sparse import issparse
 
 
 class Car(NamedTuple):
@@ -24,13 +22,24 @@ class Car(NamedTuple):
     ----------
     mean, alpha, tau : Variable
     neighbors : array, shape (n, n)
-        W.
+        W, symmetric, with positive sums.
     """
 
     mean: Variable
     alpha: Variable
     tau: Variable
     neighbors: np.ndarray
+
+    @property
+    def sums(self) -> np.ndarray:
+        """The diagonal of D, shape (n,)."""
+        return np.asarray(self.neighbors.sum(axis=0))
+
+    @property
+    def scaled(self) -> np.ndarray:
+        """D^-1/2 W D^-1/2, shape (n, n)."""
+        root = np.sqrt(self.sums)
+        return self.neighbors / np.outer(root, root)
 
 
 def is_car(rv: Variable) -> bool:
@@ -39,41 +48,35 @@ def is_car(rv: Variable) -> bool:
 
 
 def known_car(rv: Variable) -> Car | None:
-    """Return the law of a conditional autoregression; None where its neighbors may change.
+    """Return the law of a conditional autoregression; None for all else.
 
-    Several of them in one variable are none either.
+    None too where its neighbors may change, where one variable holds several, and where PyMC's own
+    checks have to speak: neighbors that are not symmetric, or places without any.
     """
-    _, _, mean, weights, alpha, tau, _ = rv.owner.inputs
-    if rv.ndim != 1 or not all(isinstance(each, Constant) for each in graph_inputs([weights])):
+    if not is_car(rv) or rv.ndim != 1:
         return None
-    dense = ps.dense_from_sparse(weights) if isinstance(weights, SparseVariable) else weights
-    neighbors = np.asarray(dense.eval(), dtype="float64").reshape(rv.owner.inputs[3].shape.eval())
-    neighbors = neighbors.reshape(neighbors.shape[-2:])
-    if not np.array_equal(neighbors, neighbors.T):
-        return None  # which PyMC refuses
-    return Car(mean, alpha.squeeze(), tau.squeeze(), neighbors)
+    _, _, mean, weights, alpha, tau, _ = rv.owner.inputs
+    if not isinstance(weights, Constant):
+        return None
+    neighbors = weights.data.toarray() if issparse(weights.data) else weights.data
+    law = Car(mean, alpha.squeeze(), tau.squeeze(), np.asarray(neighbors, dtype="float64"))
+    sound = np.array_equal(law.neighbors, law.neighbors.T) and np.all(law.sums > 0.0)
+    return law if sound else None
 
 
-def car_draw(rv: Variable) -> Variable:
+def car_draw(law: Car) -> Variable:
     """Graph of a draw: a mean, and white noise in the coordinates in which D^-1/2 W D^-1/2 is flat.
 
     All alpha and tau have the same ones.
     """
-    law = known_car(rv)
-    assert law is not None
-    root = np.sqrt(law.neighbors.sum(axis=0))
-    values, vectors = np.linalg.eigh(law.neighbors / np.outer(root, root))
-    noise = pm.Normal.dist(shape=root.size) / pt.sqrt(law.tau * (1.0 - law.alpha * values))
-    return law.mean + pt.dot(pt.constant(vectors / root[:, None]), noise)
+    values, vectors = np.linalg.eigh(law.scaled)
+    noise = pm.Normal.dist(shape=values.size) / pt.sqrt(law.tau * (1.0 - law.alpha * values))
+    return law.mean + pt.dot(pt.constant(vectors / np.sqrt(law.sums)[:, None]), noise)
 
 
-def car_log_density(rv: Variable, value: Variable) -> Variable:
+def car_log_density(law: Car, value: Variable) -> Variable:
     """Graph of the log density (nats) at a value, with its constant."""
-    law = known_car(rv)
-    assert law is not None
-    sums = law.neighbors.sum(axis=0)
-    root = np.sqrt(sums)
-    values = np.linalg.eigvalsh(law.neighbors / np.outer(root, root))
+    sums, values = law.sums, np.linalg.eigvalsh(law.scaled)
     i, j = law.neighbors.nonzero()
     off = value - law.mean
     beside = pt.sum(law.neighbors[i, j] * off[i] * off[j])
@@ -86,10 +89,10 @@ def car_log_density(rv: Variable, value: Variable) -> Variable:
 
 def log_density_of(model: pm.Model, rvs: Sequence[Variable]) -> Variable:
     """Graph of the log density of variables or potentials, in terms of the value variables."""
-    own = [rv for rv in rvs if is_car(rv) and known_car(rv) is not None]
-    others = [rv for rv in rvs if rv not in own]
+    laws = {rv: law for rv in rvs if (law := known_car(rv)) is not None}
+    others = [rv for rv in rvs if rv not in laws]
     total = model.logp(vars=others) if others else pt.constant(0.0)
-    for rv in own:
-        [density] = model.replace_rvs_by_values([car_log_density(rv, model.rvs_to_values[rv])])
-        total = total + density
+    for rv, law in laws.items():
+        density = car_log_density(law, model.rvs_to_values[rv])
+        total = total + model.replace_rvs_by_values([density])[0]
     return total

@@ -18,7 +18,7 @@ from pytensor.tensor.random.type import RandomGeneratorType, random_generator_ty
 from pytensor.xtensor.type import XTensorType
 
 from pymc_tempering.exceptions import PriorDrawsError, UndrawableError
-from pymc_tempering.model.car import car_draw, is_car
+from pymc_tempering.model.car import car_draw, known_car
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, Mixing
 from pymc_tempering.model.density import make_draws, open_graph
@@ -191,8 +191,8 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
             replaced[rv] = model.rvs_to_values[rv].astype(rv.type.dtype)
             continue
         law = imputed[rv.name].draw if rv.name in imputed else rv
-        if is_car(rv) and rv.name not in wide:
-            law = car_draw(rv)
+        if (known := known_car(rv)) is not None:
+            law = car_draw(known)
         fresh = graph_replace([law], replaced, strict=False)[0] if replaced else law
         value = fresh
         if rv.name in wide or rv.name in far:

@@ -4,10 +4,12 @@ import numpy as np
 import pymc as pm
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_matrix
 from scipy.special import logsumexp
 from scipy.stats import gamma, multivariate_normal
 
 import pymc_tempering as pmt
+from pymc_tempering.exceptions import TemperingError
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import evaluate_draws
 
@@ -29,8 +31,9 @@ def build(tau=None, weights=BESIDE):
     return model
 
 
-def test_draws_and_density_are_those_of_the_normal_law():
-    prior = compile_model(build(tau=2.0))
+@pytest.mark.parametrize("weights", [BESIDE, csr_matrix(BESIDE)], ids=["dense", "sparse"])
+def test_draws_and_density_are_those_of_the_normal_law(weights):
+    prior = compile_model(build(tau=2.0, weights=weights))
     assert prior.path.terms.wide == ()
     draws = prior.draw(20_000, prior.spawn(np.random.default_rng(1)))
     exact = multivariate_normal(MEAN, covariance(0.9, 2.0))
@@ -70,3 +73,8 @@ def test_neighbors_that_may_change_have_a_wide_reference():
         pm.CAR("x", mu=MEAN, W=weights, alpha=0.9, tau=2.0)
         pm.Normal("y", model["x"], 0.5, observed=DATA)
     assert compile_model(model, check=False).path.terms.wide == ("x",)
+
+
+def test_a_place_without_neighbors_is_left_to_the_check_of_the_model():
+    with pytest.raises(TemperingError):
+        compile_model(build(tau=2.0, weights=np.pad(BESIDE[:8, :8], (0, 1))))

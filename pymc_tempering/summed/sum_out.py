@@ -130,7 +130,8 @@ def _groups(model: pm.Model, chosen: Sequence[Variable]) -> list[list[Variable]]
 
 def remove(model: pm.Model, variables: Sequence[Variable]) -> None:
     """Take variables out of a model, with the deterministic ones that depend on them."""
-    derived = [v for v in model.deterministics if set(ancestors([v])) & set(variables)]
+    gone = set(variables)
+    derived = [v for v in model.deterministics if v not in gone and gone & set(ancestors([v]))]
     for v in [*derived, *variables]:
         for kind in (model.free_RVs, model.observed_RVs, model.potentials, model.deterministics):
             if v in kind:

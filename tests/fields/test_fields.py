@@ -55,6 +55,17 @@ def measured_with_error():
     pm.Normal("y", slope * x, 0.5, observed=NOISY)
 
 
+def correlated_lines():
+    line = pm.MvNormal(
+        "line",
+        np.zeros(2),
+        chol=pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1))[0],
+        shape=(D // 2, 2),
+    )
+    pm.Deterministic("total", line.sum())
+    pm.Normal("y", line, 0.5, observed=NOISY.reshape(-1, 2))
+
+
 def responses():
     ability, discrimination = pm.Normal("ability", shape=D), pm.LogNormal("a", 0, 0.5, shape=20)
     answers = np.random.default_rng(4).integers(2, size=(D, 20))
@@ -218,6 +229,14 @@ def test_log_z_of_a_walk_with_unknown_scales():
     bridged = pmt.bridge_sampling(idata, build(unknown_scales), random_seed=2)
     assert bridged.mcse < 0.02
     assert abs(bridged.log_z - log_z_of_unknown_scales()) < 4.0 * bridged.mcse + 1e-3
+
+
+def test_what_is_derived_from_a_field_is_in_the_draws():
+    idata = pmt.sample(100, model=build(correlated_lines), random_seed=1, quiet=True, chains=2)
+    posterior = idata["posterior"]
+    assert idata["tempering"].attrs["reference"] == "fitted"
+    assert_allclose(posterior["total"], posterior["line"].sum(("line_dim_0", "line_dim_1")))
+    assert (posterior["chol_corr"][..., 0, 1] ** 2 < 1.0).all()
 
 
 def test_log_z_of_a_field_without_others_is_exact():

@@ -6,7 +6,7 @@ plus the potentials.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -17,7 +17,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import applys_between
 from pytensor.scan.op import Scan
 
-from pymc_tempering.exceptions import DiscreteVariableError
+from pymc_tempering.exceptions import DiscreteVariableError, GradientError
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import Density
 from pymc_tempering.model.density import make_density, open_graph
@@ -36,7 +36,7 @@ FEW = 16
 PER_NODE = 16
 """What an operation costs beside its elements, in elements."""
 
-CHEAP_WORK = 20_000
+CHEAP_WORK = 10_000
 """Elements of a value up to which it is cheap: some ten thousandths of a second."""
 
 FOREIGN = 1_000_000
@@ -158,14 +158,38 @@ def compile_path(
     return Path(model, layout, density, circular_indices(model, layout), terms, bool(moved), work)
 
 
+def prior_alone(path: Path) -> Path:
+    """Compile the same path without its log ratio; return it as it is if that has no gradient."""
+    model, layout, terms = path.model, path.layout, path.terms
+    real = zip(layout.names, layout.discrete, strict=True)
+    moved = frozenset(name for name, discrete in real if not discrete)
+    try:
+        density, work = remembered(
+            model,
+            ("prior alone", terms, moved),
+            lambda: _compile_density(model, layout, terms, moved, False, alone=True),
+        )
+    except GradientError:
+        return path
+    return replace(path, density=density, has_gradient=bool(moved), work=work)
+
+
 def _compile_density(
-    model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str], values: bool
+    model: pm.Model,
+    layout: Layout,
+    terms: Terms,
+    moved: Collection[str],
+    values: bool,
+    *,
+    alone: bool = False,
 ) -> tuple[Density, int]:
     """Compile the density of a path, with gradients of `moved` variables and maybe without.
 
-    And count the work of one value.
+    And count the work of one value. The log ratio may be left out, for the reference alone.
     """
     pieces, outputs = raveled_graphs(model, layout, terms, moved, far=reaches_far(model))
+    if alone:
+        outputs[1] = pt.zeros(())
     x = pt.vector("x", shape=(layout.dim,), dtype="float64")
     places = dict(zip(pieces, [x[part] for part in layout.slices], strict=True))
     graphs, slices = {}, layout.slices

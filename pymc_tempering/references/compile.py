@@ -16,7 +16,7 @@ from pymc_tempering.core.threads import Pace
 from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, warn_user
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.layout import not_of_sum_zero
-from pymc_tempering.model.path import Path, compile_path
+from pymc_tempering.model.path import Path, compile_path, prior_alone
 from pymc_tempering.model.python_mode import compile_alone
 from pymc_tempering.model.terms import Terms
 from pymc_tempering.model.unconstrain import rounded_draws
@@ -36,6 +36,9 @@ MAX_CARRIED = 1e-3
 
 N_CHECK = 1000
 """Draws of the prior that the model is checked at."""
+
+DEAR_TO_CHECK = 500_000
+"""Elements of a value from which on the law of the prior is checked without the likelihood."""
 
 MAX_ZERO_SHARE = 0.999
 """Largest share of the draws that may have zero likelihood."""
@@ -295,6 +298,16 @@ def _tell_of_zeros(path: Path, draws: np.ndarray, zero: np.ndarray, deadline: De
     )
 
 
+def _without_likelihood(prior: Prior, batch: Batch) -> tuple[Prior, Batch]:
+    """Return a prior and draws of it whose density does without the likelihood, if that is dear."""
+    if prior.path.work <= DEAR_TO_CHECK:
+        return prior, batch
+    path = prior_alone(prior.path)
+    values, grads = np.empty((len(batch.draws), 2)), np.zeros((len(batch.draws), 2, path.dim))
+    evaluate_rows(path.density, batch.draws, values, grads, NO_MIXTURE.copy())
+    return replace(prior, path=path), Batch(batch.draws, values[:, 0], grads[:, 0])
+
+
 def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
     """Check a model at draws from its prior.
 
@@ -341,7 +354,7 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
         _check_gradients(path, values, grads, whole)
     sound = len(draws) == n and np.isfinite(log_reference).all()
     if sound and (whole or n >= FEW):
-        check_laws(prior, Batch(draws, log_reference, grads[:, 0]), deadline)
+        check_laws(*_without_likelihood(prior, Batch(draws, log_reference, grads[:, 0])), deadline)
     if (bad := np.isnan(log_ratio) | (log_ratio == np.inf)).any():
         _tell_of_undefined(path, draws, bad, whole, deadline)
     if by_variable:

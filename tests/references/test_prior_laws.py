@@ -4,12 +4,14 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 
 import pymc_tempering as pmt
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references import prior_laws
-from pymc_tempering.references.compile import check_reference
+from pymc_tempering.references.compile import N_CHECK, check_reference
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
 from pymc_tempering.references.prior_laws import missed_constant
 
@@ -74,6 +76,34 @@ def test_draws_of_another_law_are_refused_by_name(name):
         pmt.exceptions.PriorDrawsError, match=r"draws of x.* law .*off by \d+ standard errors"
     ):
         check_reference(prior_of(PLANTED[name]))
+
+
+class Counted(Op):
+    """A likelihood in Python, without gradient, that counts how often it is asked."""
+
+    calls = 0
+
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
+
+    def perform(self, node, inputs, outputs):
+        Counted.calls += 1
+        outputs[0][0] = np.asarray(-0.5 * inputs[0] ** 2)
+
+
+@pytest.mark.parametrize("name", ["wide", "heavy tail", None])
+def test_the_law_of_a_prior_is_checked_without_a_dear_likelihood(name, monkeypatch):
+    monkeypatch.setattr(Counted, "calls", 0)
+    with pm.Model() as model:
+        pm.Normal("x") if name is None else PLANTED[name]()
+        pm.Potential("y", Counted()(model["x"]))
+    prior = compile_prior(compile_path(model, gradient=[]))
+    if name is None:
+        assert check_reference(prior) is prior
+    else:
+        with pytest.raises(pmt.exceptions.PriorDrawsError, match=r"draws of x.* law"):
+            check_reference(prior)
+    assert Counted.calls == N_CHECK
 
 
 @pytest.mark.parametrize("factor", [0.4, 2.0, 1e-30])

@@ -28,8 +28,9 @@ MAX_STEPS, NEAR = 30, 0.05
 LEAST_RISE, SHORTEST = 1e-4, 1e-3
 """Least rise of the density in a step, as a share of the promised one, and the shortest step."""
 
-PER_MOVE = 10
-"""Elements for each element of a gradient, where many are computed together."""
+PER_LAW, PER_MOVE = 20_000, 10
+"""Elements that what Python does for a law is worth, and for each element of a gradient, where many
+are computed together."""
 
 KEPT_BYTES = 100_000_000
 """Memory for conditionals that were computed last."""
@@ -97,7 +98,7 @@ class Field:
         """
         moves, one = self.curvature.moves, self.path.work
         gradients = one + moves.size * PER_MOVE if self.dense else len(moves) * one
-        return int(gradients + self.curvature.arrow.cost)
+        return int(PER_LAW + gradients + self.curvature.arrow.cost)
 
     @cached_property
     def evaluator(self) -> Evaluate:

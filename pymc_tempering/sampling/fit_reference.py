@@ -70,6 +70,10 @@ draws enough is the last: a further fit makes the reference no better."""
 NUMBER_DRAWS, ENOUGH_DRAWS = 10, 2000
 """A mixture needs this many draws for each of its parameters; and no more than these."""
 
+STRETCH, STRETCHED_SHARE = 4.0, 0.2
+"""What a field depends on are mostly logs of scales, which have exponential tails: for each of them
+there are copies of the components so many times as wide along it, and this share is theirs."""
+
 WARP_DIM = 200
 """Dimensions up to which the search for a warp takes less than a second."""
 
@@ -353,6 +357,8 @@ def fit_to(
     if n_white := job.prior.path.n_white:
         inner = None if start is None else replace(start, n_white=0)
         made = fit_mixture(draws[:, :-n_white], job.rng, inner, rough=rough)
+        every = np.arange(made.dim)
+        made = made.with_stretched(every, STRETCHED_SHARE / max(1, made.dim), STRETCH)
         return replace(made, n_white=n_white)
     late = job.deadline.late and job.prior.path.dim > WARP_DIM
     screened = None if late else job.prior.screened

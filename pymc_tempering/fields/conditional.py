@@ -5,7 +5,7 @@ functions of the other unknowns alone, and the change of variables that they mak
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from threading import Lock
@@ -27,6 +27,9 @@ MAX_STEPS, NEAR = 30, 0.05
 
 LEAST_RISE, SHORTEST = 1e-4, 1e-3
 """Least rise of the density in a step, as a share of the promised one, and the shortest step."""
+
+RAY, TRIED, N_RAY = 0.25, (0, -1, 1), 8
+"""Step of the log of a factor by which a start is scaled, steps that are tried, and most steps."""
 
 PER_LAW, PER_MOVE = 20_000, 10
 """Elements that what Python does for a law is worth, and for each element of a gradient, where many
@@ -71,6 +74,9 @@ class Field:
         Whether gradients at many values of the field are computed at once.
     sums : tuple of Sum
         Running sums of the model's values that are the coordinates of the field.
+    is_scaled : bool
+        Whether the band of the start is scaled to the others: a field that is written without its
+        scale is shorter where that is larger.
     """
 
     model: pm.Model
@@ -80,6 +86,7 @@ class Field:
     curvature: Curvature
     dense: bool = False
     sums: tuple[Sum, ...] = ()
+    is_scaled: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions, and without what is kept."""
@@ -152,7 +159,7 @@ class Field:
         key, (lock, kept) = others.tobytes(), self._kept
         with lock:
             known = kept.pop(key, None)
-        known = self.climb(others, self.inner(self.start)) if known is None else known
+        known = self.climb(others, self.begin(others)) if known is None else known
         root = known.root
         size = known.mode.nbytes + root.band.nbytes + root.cross.nbytes + root.corner.nbytes
         with lock:
@@ -160,6 +167,22 @@ class Field:
                 kept.popitem(last=False)
             kept[key] = known
         return known
+
+    def scaled(self, others: np.ndarray, powers: Sequence[int]) -> tuple[int, np.ndarray]:
+        """Scale the band of the start by powers of a factor; return the best one, and its state."""
+        start, arrow = self.inner(self.start), self.curvature.arrow
+        rays = np.repeat(start[None], len(powers), axis=0)
+        rays[:, arrow.order[: arrow.n_band]] *= np.exp(RAY * np.asarray(powers))[:, None]
+        values, _ = self.evaluate(others, rays)
+        best = int(np.nan_to_num(values, nan=-np.inf).argmax())
+        return powers[best], rays[best]
+
+    def begin(self, others: np.ndarray) -> np.ndarray:
+        """Return the state of the field, shape (n,), from which its mode is climbed."""
+        if not self.is_scaled:
+            return self.inner(self.start)
+        toward, x = self.scaled(others, TRIED)
+        return self.scaled(others, [toward * k for k in range(1, N_RAY + 1)])[1] if toward else x
 
     def climb(self, others: np.ndarray, x: np.ndarray) -> FieldLaw:
         """Find the law at the mode that Newton's steps from a state of the field lead to.

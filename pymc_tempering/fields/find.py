@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from pymc_tempering.exceptions import GradientError, PriorDrawsError, UndrawableError
 from pymc_tempering.fields.arrow import arrange, full_rows
-from pymc_tempering.fields.conditional import Evaluate, Field, evaluator_of
+from pymc_tempering.fields.conditional import TRIED, Evaluate, Field, evaluator_of
 from pymc_tempering.fields.curvature import FIRST_STEP, Curvature, find_pattern
 from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.model.layout import circular_indices, is_discrete, model_layout
@@ -215,7 +215,7 @@ def _worth_a_sum(walks: Sequence[Sum], pattern: csr_array) -> list[tuple[Sum, ..
 def _settled(field: Field) -> Field:
     """Make the map where the others are likely, with steps of the field's own scale."""
     others = field.start[field.others]
-    field = field.begun_at(others, STEP)
+    field = replace(field.begun_at(others, STEP), is_scaled=True)
     if others.size == 0:
         return field
 
@@ -230,7 +230,10 @@ def _settled(field: Field) -> Field:
         "initial_simplex": simplex, "maxfev": SEARCH * others.size,
         "xatol": NEAR_OTHERS, "fatol": NEAR_TOP,
     }  # fmt: skip
-    return field.begun_at(minimize(height, others, method="Nelder-Mead", options=options).x, STEP)
+    others = minimize(height, others, method="Nelder-Mead", options=options).x
+    field = field.begun_at(others, STEP)
+    away = others + FIRST_EDGE * np.vstack([np.eye(others.size), -np.eye(others.size)])
+    return replace(field, is_scaled=any(field.scaled(each, TRIED)[0] for each in away))
 
 
 def _spread(field: Field) -> float:

@@ -20,6 +20,11 @@ SCOUTED_WORK = 500_000
 narrow, while 32 particles miss no more of it than 256."""
 
 
+FEW_DIM = 100
+"""Dimensions above which a chain has 500 draws at least. In shorter ones the largest R-hat of so
+many values is above 1.01 by chance."""
+
+
 @dataclass(frozen=True)
 class Effort:
     """Numbers of the stages of a run.
@@ -62,5 +67,5 @@ def effort_of(path: Path) -> Effort:
     return Effort(
         some(full.particles, root, fewest), (some(near, root, 32), far),
         some(full.proposed, root, 250), some(full.scouting, min(1.0, scouts), 2000),
-        some(full.draws, share, 250),
+        some(full.draws, share, 250 if path.dim <= FEW_DIM else 500),
     )  # fmt: skip

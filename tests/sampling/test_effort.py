@@ -66,6 +66,11 @@ def test_a_dearer_density_never_gets_more():
     assert list(numbers[-1]) == [32, 32, 256, 250, 2000, 250]
 
 
+def test_chains_of_many_values_are_not_so_short_that_r_hat_is_large_by_chance():
+    assert effort_of(path_of(1e9, dim=100)).draws == 250
+    assert effort_of(path_of(1e9, dim=101)).draws == 500
+
+
 def flat(effort):
     for value in vars(effort).values():
         yield from value if isinstance(value, tuple) else [value]

@@ -37,7 +37,7 @@ def found_in(name: str, seed: int, particles: int, scouting: int) -> bool:
     full = Effort()
     dear = replace(
         full, particles=particles, trial_particles=(32, 64), proposed=250, draws=250,
-        scouting=scouting,
+        scouting=scouting, looks=50,
     )  # fmt: skip
     with ExitStack() as stack:
         for module in (fit_reference, rounds, search, suspects):

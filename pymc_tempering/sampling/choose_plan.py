@@ -31,7 +31,14 @@ from pymc_tempering.sampling.fit_reference import (
     make_passes,
     warm_up_for,
 )
-from pymc_tempering.sampling.search import Search, SearchRound, search, strangers, take_looks
+from pymc_tempering.sampling.search import (
+    Search,
+    SearchRound,
+    first_looks,
+    search,
+    strangers,
+    take_looks,
+)
 from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.warmup.warm_up import Warmup
 
@@ -196,7 +203,7 @@ def _freeze(
     warmup = fit.warm_up(job)
     job.tally.end("weights")
     chosen = ChosenPlan(
-        warmup.plan, warmup, passes, fit, needed=job.options.check_looks, fits=1,
+        warmup.plan, warmup, passes, fit, needed=first_looks(job), fits=1,
         interrupted=interrupted,
     )  # fmt: skip
     if found is None or interrupted:

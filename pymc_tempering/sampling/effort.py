@@ -42,6 +42,8 @@ class Effort:
         Evaluations at least that the scouts of a round may take.
     draws : int
         First length of a chain.
+    looks : int
+        From the prior at first; there are more where too few of them arrive.
     """
 
     particles: int = 256
@@ -49,6 +51,7 @@ class Effort:
     proposed: int = 1000
     scouting: int = 10_000
     draws: int = 1000
+    looks: int = 100
 
 
 def effort_of(path: Path) -> Effort:
@@ -67,5 +70,5 @@ def effort_of(path: Path) -> Effort:
     return Effort(
         some(full.particles, root, fewest), (some(near, root, 32), far),
         some(full.proposed, root, 250), some(full.scouting, min(1.0, scouts), 2000),
-        some(full.draws, share, 250 if path.dim <= FEW_DIM else 500),
+        some(full.draws, share, 250 if path.dim <= FEW_DIM else 500), some(full.looks, root, 50),
     )  # fmt: skip

@@ -182,7 +182,8 @@ def sample(
         By default all are equal, which measured best (`docs/design.md`).
     check_looks : int, default 100
         Looks from the prior that must find nothing which a fitted reference does not cover: single
-        trajectories from fresh prior draws to beta = 1, annealed once.
+        trajectories from fresh prior draws to beta = 1, annealed once. By default they begin with
+        fewer, 50 at least, where a value of the density is dear.
     target_mcse : float, optional
         Go on in rounds of doubling length until log Z has this error (nats) and looks,
         chains and halves agree.

@@ -33,7 +33,7 @@ from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Fitted
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.effort import effort_of
+from pymc_tempering.sampling.effort import Effort, effort_of
 from pymc_tempering.sampling.evaluated import Evaluated, can_climb, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, fit_reference
 from pymc_tempering.sampling.suspects import (
@@ -431,9 +431,15 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
     return at
 
 
+def first_looks(job: Job) -> int:
+    """Return how many looks there are at first: as many as are asked for, fewer where dear."""
+    asked = job.options.check_looks
+    return effort_of(job.prior.path).looks if asked == Effort.looks else asked
+
+
 def _round(at: Search) -> SearchRound:
     """Take looks, send scouts and follow up what they find, with the particles of the passes."""
-    looks = take_looks(at.job, at.passes.best, at.job.options.check_looks)
+    looks = take_looks(at.job, at.passes.best, first_looks(at.job))
     states = join([looks.ends, at.hints, at.fit.draws])
     strange, heavy, complete = _follow_up(at, states, looks.n, scouting=True)
     at.job.tally.work["looks"] += looks.n_evaluations

@@ -63,7 +63,7 @@ def test_a_dearer_density_never_gets_more():
     works = np.geomspace(1e3, 1e10, 50)
     numbers = [np.array(list(flat(effort_of(path_of(work))))) for work in works]
     assert (np.diff(numbers, axis=0) <= 0).all()
-    assert list(numbers[-1]) == [32, 32, 256, 250, 2000, 250]
+    assert list(numbers[-1]) == [32, 32, 256, 250, 2000, 250, 50]
 
 
 def test_chains_of_many_values_are_not_so_short_that_r_hat_is_large_by_chance():
@@ -95,6 +95,7 @@ def test_a_black_box_is_asked_seldom_and_its_evidence_is_right(model):
     assert abs(found.log_z - EXACT) < 4.0 * found.mcse < 0.08
     assert spent < MOST_EVALUATIONS
     assert idata.posterior.sizes["draw"] < 1000
+    assert found.check.n_looks == 50
 
 
 def test_a_cost_that_is_read_as_zero_is_seen(model, monkeypatch):
@@ -105,8 +106,10 @@ def test_a_cost_that_is_read_as_zero_is_seen(model, monkeypatch):
 
 def test_who_asks_for_draws_gets_them(model):
     idata = pmt.sample(
-        300, reference_draws=500, model=model, random_seed=1, progressbar=False, quiet=True
-    )
+        300, reference_draws=500, check_looks=60, model=model, random_seed=1, progressbar=False,
+        quiet=True,
+    )  # fmt: skip
+    assert pmt.log_marginal_likelihood(idata).check.n_looks == 60
     assert idata.posterior.sizes["draw"] == 300
     assert json.loads(idata["tempering"].attrs["evaluations"])["reference_draws"] == 500
 

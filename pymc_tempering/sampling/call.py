@@ -192,6 +192,10 @@ class Tally:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + self.since - before
 
 
+def silence(line: object) -> None:
+    """Say nothing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What every stage of a call works with.
@@ -206,6 +210,8 @@ class Job:
     cores : int
     report : callable
         Called with a line of progress.
+    tell : callable
+        Called with a line that stays.
     deadline : Deadline
         After which no further stage starts, and those that are under way come to an end.
     crew : Crew, optional
@@ -218,7 +224,8 @@ class Job:
     options: Options
     rng: np.random.Generator
     cores: int = 1
-    report: Callable[[str], None] = lambda line: None
+    report: Callable[[object], None] = silence
+    tell: Callable[[str], None] = silence
     deadline: Deadline = NEVER
     crew: Crew | None = None
     tally: Tally = field(default_factory=Tally)

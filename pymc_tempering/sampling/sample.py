@@ -1,7 +1,6 @@
 """`sample`: simulated tempering with the whole chain in compiled code, chains on threads."""
 
 import inspect
-import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -40,6 +39,7 @@ from pymc_tempering.sampling.call import (
     plain_options,
     refuse,
     refuse_model,
+    silence,
 )
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.finish import finish_call
@@ -49,10 +49,8 @@ from pymc_tempering.sampling.precompile import (
     compile_prior_alone,
     with_prior_constant,
 )
-from pymc_tempering.sampling.recorded import ChainProgress
+from pymc_tempering.sampling.progress import ChainProgress, check_progressbar
 from pymc_tempering.sampling.rounds import run_rounds
-
-logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
 LEAST_SHARE = 0.1
 """Share of `max_time` that the chains get at least, also where the plan took all of it."""
@@ -122,7 +120,7 @@ def sample(
     random_seed : int or numpy.random.Generator, optional
         Same seeds give the same draws, whatever `cores` and `executor` are.
     progressbar : bool or str, default True
-        As in `pm.sample`.
+        As in `pm.sample`; where there is no terminal, a line every ten seconds.
     progressbar_theme : rich.theme.Theme, optional
     quiet : bool, default False
         Neither progress nor messages; warnings are given all the same.
@@ -272,6 +270,7 @@ def sample(
     refuse_model(draws, "sample")
     check_whole(1, cores=cores)
     check_seed(random_seed)
+    check_progressbar(progressbar)
     options = Options(
         ladder_move, reference, betas, rungs_per_barrier, check_looks,
         weight_adaptation, rung_weights,
@@ -291,31 +290,33 @@ def sample(
     with (
         ending_by_sigterm(checkpoint is not None) as leave_if_told,
         recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder,
+        compiling_status(show, progressbar_theme) as report,
     ):
-        with compiling_status(show) as report:
-            check_for = max_time and CHECK_SHARE * max_time
-            model = sampled_model(model, kernel, tempered, reference, report, check_for)
-            prior, compound = compile_with_kernels(
-                model, kernel, target_accept, report, terms=find_terms(model, tempered),
-                check_for=check_for,
-            )  # fmt: skip
-            alone = compile_prior_alone(prior, kernel, target_accept, report)
-            report("Preparing the loops")
-            compile_loops(prior.path, compound, options)
-            tally.end("compiling")
-            crew = crew_of(executor, prior, compound)
-            deadline = deadline_in(max_time)
-            plan_by = deadline.part(PLAN_SHARE)
-            job = Job(prior, compound, options, rng, cores, report, plan_by, crew, tally)
-            job = with_prior_constant(job, alone, draws=draws, chains=chains)
-            tally.end("prior_constant")
-            chosen = choose_plan(job)
+        check_for = max_time and CHECK_SHARE * max_time
+        model = sampled_model(model, kernel, tempered, reference, report, check_for)
+        prior, compound = compile_with_kernels(
+            model, kernel, target_accept, report, terms=find_terms(model, tempered),
+            check_for=check_for,
+        )  # fmt: skip
+        alone = compile_prior_alone(prior, kernel, target_accept, report)
+        report("Preparing the loops")
+        compile_loops(prior.path, compound, options)
+        tally.end("compiling")
+        crew = crew_of(executor, prior, compound)
+        deadline = deadline_in(max_time)
+        plan_by = deadline.part(PLAN_SHARE)
+        tell = silence if quiet else report.tell
+        job = Job(prior, compound, options, rng, cores, report, tell, plan_by, crew, tally)
+        job = with_prior_constant(job, alone, draws=draws, chains=chains)
+        tally.end("prior_constant")
+        chosen = choose_plan(job)
         leave_if_told()  # a search that was cut short is nothing to go on with
-        tell = (lambda line: None) if quiet else logger.info
-        job = replace(job, deadline=_run_deadline(deadline, chosen, max_time), report=tell)
-        watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
+        job = replace(job, deadline=_run_deadline(deadline, chosen, max_time))
+        watch = partial(ChainProgress, progressbar=progressbar)
         outcome = run_rounds(job, call, chosen, watch, recorder)
-        return noted(finish_call(call, job, outcome, quiet=quiet), given)
+        report("Putting the draws together")
+        with report.aside():
+            return noted(finish_call(call, job, outcome, quiet=quiet), given)
 
 
 def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None) -> Deadline:

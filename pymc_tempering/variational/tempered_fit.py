@@ -12,7 +12,7 @@ from pymc.variational.opvi import Approximation
 from pymc_tempering.arguments import as_seed, check_whole
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import text_as_html
-from pymc_tempering.evidence.result import Evidence, plus_minus
+from pymc_tempering.evidence.result import Evidence, counted, plus_minus
 from pymc_tempering.model.bambi import noted
 from pymc_tempering.plots.sheet import (
     BLUE,
@@ -197,7 +197,7 @@ class TemperedFit:
         rows = self._rows()
         width = max(len(label) for label, _ in rows)
         lines = ["TemperedFit", *(f"  {label:<{width}}  {text}" for label, text in rows)]
-        return "\n".join([*lines, *(f"  ! {sentence}" for sentence in self.warnings)])
+        return "\n".join([*lines, *(f"  ! {note}" for note in counted(self.warnings))])
 
     def _repr_html_(self) -> str:
         return text_as_html(self)

@@ -12,6 +12,7 @@ from pymc.blocking import PointType, StatsType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from rich.console import Console
 from rich.progress import TextColumn
 from rich.table import Column
 
@@ -44,6 +45,9 @@ from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.precompile import compile_prior_alone, with_prior_constant
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+ROOM = 110
+"""Characters of a terminal that PyMC's table of progress needs for two columns more."""
 
 CHUNK = 2000
 """Iterations between two looks at signals, so that Ctrl-C gets through."""
@@ -279,7 +283,9 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
 
     @staticmethod
     def columns() -> list[TextColumn]:
-        """Columns in PyMC's table of progress."""
+        """Columns in PyMC's table of progress; none where they would cut the numbers of others."""
+        if Console().width < ROOM:
+            return []
         return [
             TextColumn("{task.fields[steps]}", table_column=Column("Steps/draw", ratio=1)),
             TextColumn("{task.fields[beta_min]:.2g}", table_column=Column("Lowest beta", ratio=1)),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.progress_bar.rich_progress import RichProgressBackend
 from rich.console import Console
 
 import pymc_tempering as pmt
@@ -83,6 +84,26 @@ def test_a_run_into_a_log_tells_what_it_is_at_from_beginning_to_end(monkeypatch,
     lines = capfd.readouterr().err.splitlines()
     for words in ("Annealed pass: ", "Sampling: ", "Putting the draws together"):
         assert [line for line in lines if line.startswith("0:00:") and words in line], words
+
+
+@pytest.mark.parametrize("width", [80, 110])
+def test_no_number_in_the_table_of_pm_sample_is_cut(width, monkeypatch):
+    """With two more columns on 80 characters the times of PyMC's end in an ellipsis."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = pmt.SimulatedTempering.columns()
+    shown = pmt.SimulatedTempering.shown({"tempering_steps": 12, "beta_min": 0.0123})
+    stats = {name: [value] for name, value in shown.items()} | {"draw": [0], "marker_pos": [0]}
+    bars = RichProgressBackend("Draw", 1, 2000, False, True, columns, stats)
+    console = Console(width=width, file=io.StringIO())
+    bars._initialize_tasks()
+    bars.update(0, 1999, False, {"draw": 1999} | shown, False)
+    bars._progress.update(0, sampling_speed=1042.99)
+    console.print(bars._progress.get_renderable())
+    text = console.file.getvalue()
+    [row] = [line for line in text.splitlines() if "1999" in line]
+    assert "…" not in row
+    assert "1042.99 draws/s" in row
+    assert ("Steps/draw" in text) == (width == 110)
 
 
 @pytest.mark.parametrize("door", ["sample", "resume", "extend"])

@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from pymc.backends.arviz import find_observations
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import check_choice, check_whole, rng_of
 from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.factor import SCALES, BayesFactor
@@ -100,7 +100,7 @@ def bayes_factor(
     if models is not None and len(models) != 2:
         raise ValueError(f"models must be the two models of a and b, not {len(models)}")
     pair = dict(zip(runs, models, strict=True)) if models is not None else {}
-    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet)
+    extras = Extras(None, rng_of(random_seed), cores, progressbar and not quiet)
     first, second = all_evidence(runs, pair, check_data, extras)
     mcse = float(np.hypot(first.mcse, second.mcse))
     sentences = [f"First model: {s}" for s in first.warnings]
@@ -192,7 +192,7 @@ def compare(
     unknown = sorted(set(models or {}) - set(runs))
     if unknown:
         raise ValueError(f"models has names that runs lacks: {unknown}; runs has {names}")
-    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet)
+    extras = Extras(None, rng_of(random_seed), cores, progressbar and not quiet)
     evidence = all_evidence(of_models(runs), of_models(models or {}), check_data, extras)
     log_z = np.array([e.log_z for e in evidence])
     probability, error = probabilities(evidence, weight)
@@ -259,7 +259,10 @@ def normalized(what: str, weights: Sequence[Any]) -> FloatArray:
     ValueError
         One is not finite, or negative, or all are zero.
     """
-    weight = np.array(weights, dtype=float)
+    try:
+        weight = np.array([*map(float, weights)])
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must be numbers, not {weights}.") from None
     if not np.all(np.isfinite(weight)) or np.any(weight < 0.0) or weight.sum() == 0.0:
         raise ValueError(f"{what} must be finite, not negative and not all 0, got {weights}.")
     return np.asarray(weight / weight.sum())

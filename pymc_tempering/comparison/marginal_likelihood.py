@@ -17,7 +17,7 @@ from pymc.backends.base import MultiTrace
 from pymc.variational.opvi import Approximation
 from scipy.special import stdtrit
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import check_choice, check_whole, rng_of
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import kish, log_mean, log_mean_error
 from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS, is_tempered, run_estimator
@@ -156,7 +156,7 @@ def log_marginal_likelihood(
         raise ModelError(f"model is no text: give the method by name, as method={model!r}.")
     extras = Extras(
         find_model_if_any(model),
-        np.random.default_rng(random_seed),
+        rng_of(random_seed),
         cores,
         progressbar and not quiet,
         given=model is not None,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import check_whole, rng_of
 from pymc_tempering.comparison.compare import (
     ModelLike,
     all_evidence,
@@ -126,7 +126,7 @@ def average(
     named = _named(idatas)
     names = list(named)
     check_whole(1, cores=cores, **({} if draws is None else {"draws": draws}))
-    rng = np.random.default_rng(random_seed)
+    rng = rng_of(random_seed)
     given = {} if models is None else _by_name("models", models, names, some=True)
     known = {name: model for name, model in given.items() if model is not None}
     if check_data:

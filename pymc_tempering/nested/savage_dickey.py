@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import check_choice, check_whole, rng_of
 from pymc_tempering.bridge.bridge_sampling import mixing_warnings
 from pymc_tempering.bridge.target import (
     Target,
@@ -307,7 +307,7 @@ def savage_dickey(
         held = point.hold(flat)
         report("Savage-Dickey: the prior of the null")
         if null_model is None:
-            prior = implied_prior(target.path, point, held, np.random.default_rng(random_seed))
+            prior = implied_prior(target.path, point, held, rng_of(random_seed))
         else:
             prior = given_prior(target.path, point, held, without_sums(find_model(null_model)))
     zero = log_density == -np.inf  # also where the prior is zero given the other draws

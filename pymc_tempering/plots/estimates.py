@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, check_kind
 from pymc_tempering.comparison.compare import compare
 from pymc_tempering.comparison.marginal_likelihood import log_marginal_likelihood
 from pymc_tempering.core.cycles import FloatArray
@@ -405,6 +405,7 @@ def plot_prior_sensitivity(
     >>> pc.viz["plot"].panel.values.tolist()
     ['sensitivity']
     """
+    check_kind("sensitivity", sensitivity, PriorSensitivity, "what prior_sensitivity returned")
     curve = sensitivity.curves[0] if name is None else sensitivity[name]
     if show is None:
         show = "default" if sensitivity.against is None else "against"

@@ -49,10 +49,10 @@ class Options:
         if self.betas is not None:
             check_betas(self.betas)
         _check_rung_weights(self.rung_weights, self.betas)
-        if not self.rungs_per_barrier > 0:
-            raise LadderError("rungs_per_barrier must be positive.")
-        if self.check_looks < 20:
-            raise ValueError("check_looks must be at least 20: fewer say next to nothing.")
+        each = self.rungs_per_barrier
+        if not (isinstance(each, int | float | np.number) and each > 0):
+            raise LadderError(f"rungs_per_barrier must be a positive number, not {each!r}.")
+        check_whole(20, check_looks=self.check_looks)
         if self.betas is not None and self.reference != "prior":
             raise ValueError(
                 "betas are those of the path from the prior; give reference='prior' with them."

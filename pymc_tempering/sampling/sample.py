@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_seed, check_whole
+from pymc_tempering.arguments import check_whole, rng_of
 from pymc_tempering.chain.pieces import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
@@ -269,8 +269,8 @@ def sample(
     draws, goal = goal_of(draws, target_ess, target_mcse, max_time, max_steps)
     refuse_model(draws, "sample")
     check_whole(1, cores=cores)
-    check_seed(random_seed)
     check_progressbar(progressbar)
+    rng = rng_of(random_seed)
     options = Options(
         ladder_move, reference, betas, rungs_per_barrier, check_looks,
         weight_adaptation, rung_weights,
@@ -285,7 +285,6 @@ def sample(
     given, model = model, find_model(model)
     check_kept_names(model, call.var_names)
     cores = min(chains, cores or os.cpu_count() or 1)
-    rng = np.random.default_rng(random_seed)
     show, tally = bool(progressbar) and not quiet, Tally()
     with (
         ending_by_sigterm(checkpoint is not None) as leave_if_told,

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_tempering.arguments import rng_of
 from pymc_tempering.borrowed.private import BlockedStepWithBars
 from pymc_tempering.chain.chains import (
     ChainState,
@@ -199,7 +200,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
             ladder_move, reference, betas, rungs_per_barrier, check_looks, weight_adaptation,
             rung_weights,
         )  # fmt: skip
-        warmup_rng = np.random.default_rng(random_seed)
+        warmup_rng = rng_of(random_seed)
         show = progressbar and not quiet and logger.isEnabledFor(logging.INFO)
         with compiling_status(show) as report:
             self.inner = sampled_model(self.model, kernel, tempered, reference, report)

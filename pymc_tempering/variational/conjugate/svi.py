@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import check_choice, check_whole, rng_of
 from pymc_tempering.exceptions import DataError, TemperatureError, warn_user
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals, Local
 from pymc_tempering.variational.conjugate.svi_fit import Fit, elbo
@@ -502,7 +502,7 @@ def svi(
     data = model.check(data)
     given["n_data"] = data.shape[0]
     options = SviOptions(**{field.name: given[field.name] for field in fields(SviOptions)})
-    rng = np.random.default_rng(random_seed)
+    rng = rng_of(random_seed)
     if initial is None:
         lam = model.initialize(data, rng)
     else:

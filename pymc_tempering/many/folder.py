@@ -26,6 +26,9 @@ MOST_LETTERS = 80
 """Letters of a run's name in that of its file."""
 
 
+DATA = "observed data"
+"""Attribute of a table: a hash of the observed data of each run, by its name."""
+
 FAILED = "failed"
 """Verdict of a run that raised an error."""
 
@@ -46,6 +49,8 @@ class Row:
         From the model to the row, compiling included.
     message : str
         What the run warned of, or the error that ended it.
+    data : str
+        Hash of the observed data, up to rounding; empty where there are none.
     ranks : dict of str to float
         Of the values that the data came from, by scalar, where they are known.
     """
@@ -56,6 +61,7 @@ class Row:
     ess: float = np.nan
     seconds: float = np.nan
     message: str = ""
+    data: str = ""
     ranks: dict[str, float] = field(default_factory=dict)
 
 

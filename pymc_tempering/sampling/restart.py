@@ -15,7 +15,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import called_as, check_whole
 from pymc_tempering.chain.chains import extend_runs
 from pymc_tempering.chain.pieces import crew_of, written_by
 from pymc_tempering.core.deadline import deadline_in
@@ -294,6 +294,7 @@ OF_TARGET = ("target_ess", "least_ess", "least_ess_of")
 """Attributes that say whether the first draws sufficed."""
 
 
+@called_as("extend(idata, draws=1000, model=model)")
 def extend(
     idata: xr.DataTree,
     *,

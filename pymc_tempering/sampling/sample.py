@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_whole, rng_of
+from pymc_tempering.arguments import called_as, check_whole, rng_of
 from pymc_tempering.chain.pieces import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
@@ -56,6 +56,7 @@ LEAST_SHARE = 0.1
 """Share of `max_time` that the chains get at least, also where the plan took all of it."""
 
 
+@called_as("sample(1000, model=model)")
 def sample(
     draws: int | None = None,
     *,

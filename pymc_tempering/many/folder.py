@@ -109,7 +109,7 @@ class Folder:
         if run is None or run["row"]["verdict"] == FAILED:
             return None
         stored: dict[str, Any] = run["row"]
-        kept = {k: stored[k] for k in ("verdict", "message", "ranks") if k in stored}
+        kept = {k: stored[k] for k in ("verdict", "message", "data", "ranks") if k in stored}
         numbers: dict[str, Any] = {k: float(v) for k, v in stored.items() if k not in kept}
         return Row(**numbers | kept)
 

@@ -11,8 +11,8 @@ from pymc_tempering.comparison.compare import compare
 
 type Terms = Mapping[str, Collection[str]]
 
-NONE = ("", "1", "0")
-"""What a formula may have that is no term: nothing, and the intercept or its absence."""
+NONE = ("", "1", "0", "none")
+"""What a name may have that is no term: nothing, and the intercept of a formula or its absence."""
 
 
 @called_as("inclusion_probabilities(table, terms={'a': ['x'], 'b': ['x', 'z']})")
@@ -30,7 +30,7 @@ def inclusion_probabilities(runs: Any, terms: Terms | None = None, **compared: A
         of the covariates, say.
     terms : mapping of str to collection of str, optional
         The terms of each model, by the name of the model. By default the names of the models are
-        read as formulas: "age + income" has two terms, and "1" has none.
+        read as formulas: "age + income" has two terms, and "1" or "none" has none.
     **compared
         As :func:`compare` takes them: `prior`, `models`, `check_data`, ...
 

@@ -18,19 +18,13 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
+from pymc_tempering.comparison.runs import FAILED
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError
 from pymc_tempering.executors.chunks import versions_here
 
 INDEX, LOCK, FORM = "index.json", ".lock", "pymc_tempering.sample_many 1"
 MOST_LETTERS = 80
 """Letters of a run's name in that of its file."""
-
-
-DATA = "observed data"
-"""Attribute of a table: a hash of the observed data of each run, by its name."""
-
-FAILED = "failed"
-"""Verdict of a run that raised an error."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
+from pymc_tempering.comparison.runs import DATA, FAILED
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.exceptions import (
@@ -34,7 +35,7 @@ from pymc_tempering.executors.chunks import (
     pack_made,
     send_chunks,
 )
-from pymc_tempering.many.folder import DATA, FAILED, Done, Folder, Row, open_folder
+from pymc_tempering.many.folder import Done, Folder, Row, open_folder
 from pymc_tempering.model.bambi import is_bambi, noted
 from pymc_tempering.model.check import find_model, is_model
 from pymc_tempering.model.handle import CompiledModel

@@ -9,17 +9,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.result import DATA, FAILED, Evidence
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError
 
 RESULT = ("log_z", "mcse", "verdict")
 """Columns of a table whose rows are results: one of sample_many or of compare."""
-
-FAILED = "failed"
-"""Verdict of a run that raised an error."""
-
-DATA = "observed data"
-"""Attribute of a table: a hash of the observed data of each run, by its name."""
 
 MOST_NAMED = 5
 """Models that a message names."""

@@ -42,6 +42,12 @@ SHORT = "{:.3g}".format
 type Part = str | Mapping[str, str] | pd.DataFrame
 """What a result shows: a line, rows of a label and a text, or a table."""
 
+FAILED = "failed"
+"""Verdict of a run that raised an error."""
+
+DATA = "observed data"
+"""Attribute of a table: a hash of the observed data of each run, by its name."""
+
 
 def counted(warnings: Sequence[str]) -> list[str]:
     """Say how many warnings a result has; those were given when it was made, and once is enough."""

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
-from pymc_tempering.comparison.runs import FAILED
+from pymc_tempering.evidence.result import FAILED
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError
 from pymc_tempering.executors.chunks import versions_here
 

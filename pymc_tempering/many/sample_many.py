@@ -16,9 +16,9 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.comparison.runs import DATA, FAILED
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.result import DATA, FAILED
 from pymc_tempering.exceptions import (
     ArgumentError,
     DataMismatchError,

@@ -211,8 +211,8 @@ def reweight(draws: Draws, change: FloatArray, evidence: Evidence) -> Reweighted
     its effect on log Z (for a tour C_bK / C_K - C_b1 / C_1, its Rao-Blackwell weights of the last
     and the first rung), and by A_b / A - B_b / B, its sums of w r_v and of w. Both come from the
     same draws, so the error of log Z_v is that of the sum of the two (delta method), and of
-    :func:`unseen_tail`. Where reference draws are in the evidence, its error and that of the ratio are
-    added up, which is right or too large whatever their covariance.
+    :func:`unseen_tail`. Where reference draws are in the evidence, its error and that of the ratio
+    are added up, which is right or too large whatever their covariance.
 
     Parameters
     ----------

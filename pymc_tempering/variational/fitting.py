@@ -384,7 +384,8 @@ def fit(
         two thirds of the iterations of the tempered stage; half of them are given up in each
         round, and the best end by the ELBO goes on, a tempered or a cold one. Heat leads out of
         bad starts, and can merge parts of a model. By default 8 for VT with annealed first
-        temperatures, else 0.
+        temperatures; 1 for AVI, from the same start and on top of ``n`` as far as ``max_n``
+        allows, so that it ends no worse than ``pm.fit`` would there; else 0.
     executor : concurrent.futures.Executor, optional
         Who does the fits, which then run at the same time: a pool of processes, or
         ``client.get_executor()`` of Dask. Same seeds give the same fits. Takes no ``callbacks``.

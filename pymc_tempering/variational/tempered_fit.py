@@ -179,7 +179,7 @@ class TemperedFit:
             ("ELBO at T = 1", f"{plus_minus(self.elbo, self.elbo_mcse)} nats"),
             ("Pareto k-hat", f"{self.khat:.2f}"),
             ("iterations", f"{self.n_iterations}, {self.n_tempered} of them tempered"),
-            ("converged", f"{'yes' if self.converged else 'no'}: {self.drift}"),
+            ("converged", f"{self.drift.in_words if self.converged else 'no'}: {self.drift}"),
         ]
         if self.evidence is not None:
             log_z = plus_minus(self.evidence.log_z, self.evidence.mcse)
@@ -187,6 +187,8 @@ class TemperedFit:
         if (trials := self.trials) is not None:
             values = f"ELBO {trials.elbo:.1f}, of the tempered stage {trials.tempered_elbo:.1f}"
             end = "the best goes on" if trials.won else "given up"
+            if self.method == "annealed" and trials.won:
+                end += ", so that heat was no better than pm.fit"
             count = f"{trials.starts} in {trials.n} iterations"
             rows.append(("trials at T = 1", f"{count}, {values} nats: {end}"))
         if self.tempered is not None:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pymc_tempering.bridge.importance_sampling import importance_sampling as importance_sampling
     from pymc_tempering.comparison.compare import bayes_factor as bayes_factor
     from pymc_tempering.comparison.compare import compare as compare
+    from pymc_tempering.comparison.inclusion import (
+        inclusion_probabilities as inclusion_probabilities,
+    )
     from pymc_tempering.comparison.marginal_likelihood import (
         log_marginal_likelihood as log_marginal_likelihood,
     )
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from pymc_tempering.plots.calibrated import plot_calibration as plot_calibration
     from pymc_tempering.plots.estimates import plot_bayes_factors as plot_bayes_factors
     from pymc_tempering.plots.estimates import plot_evidence as plot_evidence
+    from pymc_tempering.plots.estimates import plot_inclusion as plot_inclusion
     from pymc_tempering.plots.estimates import plot_prior_sensitivity as plot_prior_sensitivity
     from pymc_tempering.plots.ladder import plot_barrier as plot_barrier
     from pymc_tempering.plots.ladder import plot_ladder as plot_ladder
@@ -70,6 +74,7 @@ _HOMES = {
     "bridge.bridge_sampling": ("bridge_sampling",),
     "bridge.importance_sampling": ("importance_sampling",),
     "comparison.compare": ("bayes_factor", "compare"),
+    "comparison.inclusion": ("inclusion_probabilities",),
     "comparison.marginal_likelihood": ("log_marginal_likelihood",),
     "comparison.model_average": ("average",),
     "crosscheck.cross_check": ("cross_check",),
@@ -80,7 +85,12 @@ _HOMES = {
     "many.sample_many": ("sample_many",),
     "nested": ("savage_dickey",),
     "plots.calibrated": ("plot_calibration",),
-    "plots.estimates": ("plot_bayes_factors", "plot_evidence", "plot_prior_sensitivity"),
+    "plots.estimates": (
+        "plot_bayes_factors",
+        "plot_evidence",
+        "plot_inclusion",
+        "plot_prior_sensitivity",
+    ),
     "plots.ladder": ("plot_barrier", "plot_ladder", "plot_path"),
     "plots.log_z": ("plot_log_z", "plot_running_log_z"),
     "plots.looks": ("plot_looks",),

@@ -1,9 +1,13 @@
 """Checks of single arguments, with errors that name the argument and what it may be."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any
 
 import numpy as np
+
+from pymc_tempering.exceptions import ArgumentError
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str], more: str = "") -> None:
@@ -24,10 +28,37 @@ def check_whole(least: int, **values: int | None) -> None:
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
-def check_seed(random_seed: Any) -> None:
-    """Raise a ValueError that names the argument unless NumPy can make a generator of it."""
+def check_kind(name: str, value: Any, kind: type, how: str) -> None:
+    """Raise an ArgumentError unless the value is of a kind; `how` says where one comes from."""
+    if not isinstance(value, kind):
+        raise ArgumentError(f"{name} must be {how}, not {type(value).__name__}.")
+
+
+def called_as[**P, T](example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function, so that arguments which do not fit it are answered by an example."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise ArgumentError(
+                    f"{function.__name__} is called as {example}: {error}."
+                ) from None
+            return function(*args, **kwargs)
+
+        return called
+
+    return decorate
+
+
+def rng_of(random_seed: Any) -> np.random.Generator:
+    """Make a generator of a seed; raise a ValueError that names the argument if NumPy cannot."""
     try:
-        np.random.default_rng(random_seed)
+        return np.random.default_rng(random_seed)
     except (TypeError, ValueError):
         raise ValueError(
             "random_seed must be a whole number of at least 0, a numpy.random.Generator or None, "

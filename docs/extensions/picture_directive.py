@@ -37,6 +37,7 @@ def names() -> dict[str, Any]:
         "from_prior": picture_runs.prior_run(4, 300),
         "check": picture_runs.estimates(),
         "runs": picture_runs.models(),
+        "table": picture_runs.subsets(),
         "found": picture_runs.sensitivity(),
         "calibration": picture_runs.calibration(),
         "approx": fits["tempered"],

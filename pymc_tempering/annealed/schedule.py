@@ -11,7 +11,7 @@ from time import perf_counter
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import check_whole, rng_of
 from pymc_tempering.arrays.carried import (
     N_SHARE,
     Betas,
@@ -276,7 +276,7 @@ def opened(
     check_whole(1, cores=cores)
     check_executor(executor)
     check_schedule(betas)
-    rng = np.random.default_rng(random_seed)
+    rng = rng_of(random_seed)
     with compiling_status(progressbar) as report:
         yield compile_annealing(model, transition, rng, cores, executor, report, reversal=reversal)
 

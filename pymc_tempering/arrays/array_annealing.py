@@ -6,7 +6,7 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import check_whole, rng_of
 from pymc_tempering.arrays.array_density import (
     ArrayDensity,
     Move,
@@ -236,7 +236,7 @@ class ArrayAnnealing:
             In nats, with the curve of log Z along ``betas``.
         """
         check_whole(MIN_PARTICLES, n_particles=n_particles)
-        rng, started = np.random.default_rng(random_seed), perf_counter()
+        rng, started = rng_of(random_seed), perf_counter()
         check_density(self.density, rng)
         states, ratio = evaluated_draws(self.density, n_particles, rng)
         done = carry_arrays(self.density, self.density.move, self.betas, states, ratio, rng)
@@ -276,7 +276,7 @@ class ArrayAnnealing:
         The path goes down by ``reverse_move``, as that of :meth:`ais` came up; where there is none,
         by ``move``, which leaves the same densities invariant, so that 1 / Z is as unbiased.
         """
-        rng, started = np.random.default_rng(random_seed), perf_counter()
+        rng, started = rng_of(random_seed), perf_counter()
         reverse = self.density.reverse_move or self.density.move
         check_density(self.density, rng, down=self.density.reverse_move is not None)
         starts, ratio = check_starts(states, self.density, rng)
@@ -309,7 +309,7 @@ class ArrayAnnealing:
         -------
         Sandwich
         """
-        rng = np.random.default_rng(random_seed)
+        rng = rng_of(random_seed)
         upper = self.reverse_ais(states, chain, random_seed=rng)
         return join_bounds(self.ais(len(states), random_seed=rng), upper)
 
@@ -348,7 +348,7 @@ class ArrayAnnealing:
             The density has no reversal of its move.
         """
         check_whole(1, n_particles=n_particles)
-        rng = np.random.default_rng(random_seed)
+        rng = rng_of(random_seed)
         reverse = self.density.reversal("RAISE")
         check_density(self.density, rng, down=True)
         share = share_alive(self.density, rng)[0]
@@ -419,7 +419,7 @@ def annealing(
     ('ok', True)
     """
     check_whole(MIN_PARTICLES, n_pilot=n_pilot)
-    rng = np.random.default_rng(random_seed)
+    rng = rng_of(random_seed)
     check_schedule(betas)
     if betas is not None and not isinstance(betas, int | np.integer):
         return ArrayAnnealing(density, check_betas(betas))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import check_choice, check_whole, rng_of
 from pymc_tempering.arrays.array_annealing import anneal_arrays, rungs_on
 from pymc_tempering.arrays.array_density import ArrayDensity, States, check_density
 from pymc_tempering.arrays.carried import Betas, check_schedule
@@ -324,7 +324,7 @@ def temper(
         check_whole(chains, n_particles=n_particles)
     check_choice("ladder_move", ladder_move, LADDER_MOVES)
     check_schedule(betas)
-    rng = np.random.default_rng(random_seed)
+    rng = rng_of(random_seed)
     check_density(density, rng)
     found = anneal_arrays(density, n_particles or PARTICLES * chains, rng)
     rungs = rungs_on(found.spaced, betas, rungs_per_barrier)

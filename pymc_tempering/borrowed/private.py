@@ -5,7 +5,7 @@ any release. Where one is gone, another way is taken, and one warning says what 
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -13,7 +13,6 @@ from typing import Any, Self
 
 from numpy.random import default_rng
 from pymc.backends.base import IBaseTrace, MultiTrace
-from pymc.progress_bar import ProgressBarManager
 from pymc.step_methods.compound import BlockedStep
 from pytensor import config, shared
 
@@ -192,12 +191,3 @@ class BlockedStepWithBars(BlockedStep):
     @classmethod
     def _make_progressbar_update_functions(cls) -> tuple[Any, ...]:
         return (cls.shown,)
-
-
-class OpenBars(ProgressBarManager):
-    """PyMC's bars, with a public name for what makes what draws them, on a terminal or not."""
-
-    def make_backend(self, total: int, columns: list[Any], stats: Mapping[str, Any]) -> Any:
-        """Make what draws the bars; None if no way to is known."""
-        known = hasattr(self, "_create_backend")
-        return self._create_backend(total, columns, stats) if known else None

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, rng_of
 from pymc_tempering.bridge.optimal_bridge import Bridge, draw_effects, fit_bridge, fit_correlation
 from pymc_tempering.bridge.proposals import PROPOSALS, Fit, find_fit
 from pymc_tempering.bridge.target import Target, check_log_density, find_target
@@ -158,7 +158,7 @@ def bridge_sampling(
     """
     with compiling_status(progressbar and not quiet) as report:
         report("Bridge sampling")
-        rng = np.random.default_rng(random_seed)
+        rng = rng_of(random_seed)
         found = bridge_draws(
             pymc_draws(idata, model), find_model(model),
             rng=rng, proposal=proposal, draws=draws, cores=cores,

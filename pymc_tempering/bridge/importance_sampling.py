@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_tempering.arguments import rng_of
 from pymc_tempering.bridge.bridge_sampling import check_proposal, lost_warnings
 from pymc_tempering.bridge.proposals import find_fit
 from pymc_tempering.bridge.target import Target, check_states, find_target
@@ -120,7 +121,7 @@ def importance_sampling(
         evidence = importance_states(
             target,
             states,
-            rng=np.random.default_rng(random_seed),
+            rng=rng_of(random_seed),
             proposal=proposal,
             draws=draws,
             alarms=check_states(idata, target, states),

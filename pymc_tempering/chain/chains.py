@@ -422,7 +422,6 @@ def run_chains(
     n_draws: int,
     *,
     cores: int,
-    watch: Callable[[], None] = lambda: None,
     deadline: Deadline = NEVER,
     pause: Callable[[], bool] = lambda: False,
 ) -> bool:
@@ -435,12 +434,11 @@ def run_chains(
     n_draws : int
     cores : int
         Threads.
-    watch : callable, optional
-        Called from this thread a few times a second.
     deadline : Deadline, optional
         When the chains stop, once each has a few draws.
     pause : callable, optional
-        Asked as often; the chains stop once it says so, wherever they are.
+        Asked from this thread a few times a second; the chains stop once it says so, wherever they
+        are.
 
     Returns
     -------
@@ -462,7 +460,6 @@ def run_chains(
 
     def look(done: int) -> None:
         nonlocal told
-        watch()
         hanging = hanging_chains(runs)
         if pause() or (deadline.late and have_least_draws([r for r in runs if r not in hanging])):
             stop.set()

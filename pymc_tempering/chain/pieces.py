@@ -170,7 +170,6 @@ def send_chains(
     runs: Sequence[ChainRun],
     n_draws: int,
     *,
-    watch: Callable[[], None] = lambda: None,
     deadline: Deadline = NEVER,
     pause: Callable[[], bool] = lambda: False,
 ) -> bool:
@@ -202,7 +201,7 @@ def send_chains(
             waiting = [run for run in runs if run.state.n_draws < n_draws]
             if not waiting or (deadline.late and have_least_draws(runs)):
                 return False
-            broken, early = _send_pieces(crew, plan, waiting, n_draws, watch, deadline)
+            broken, early = _send_pieces(crew, plan, waiting, n_draws, deadline)
             if broken and not any(run.state.n_draws for run in runs):
                 raise WorkerError(
                     f"{broken} No draws had come back; with checkpoint= pmt.resume "
@@ -224,7 +223,6 @@ def _send_pieces(
     plan: Plan,
     runs: Sequence[ChainRun],
     n_draws: int,
-    watch: Callable[[], None],
     deadline: Deadline,
 ) -> tuple[str, bool]:
     """Have each chain gone on with for some seconds.
@@ -247,7 +245,7 @@ def _send_pieces(
         return deadline.late and silence > seconds + patience(longest)
 
     tasks = [_next_piece(plan, run, n_draws, seconds) for run in runs]
-    ended = send_tasks(crew, tasks, take, lambda done: watch(), give_up)
+    ended = send_tasks(crew, tasks, take, lambda done: None, give_up)
     if ended.silent:
         for i in missing:
             runs[i].hangs = hanging_message(perf_counter() - sent, 0.0)

@@ -12,8 +12,9 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from pymc.backends.arviz import find_observations
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import called_as, check_choice, check_whole, rng_of
 from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
+from pymc_tempering.comparison.runs import prior_in, runs_by_name
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.factor import SCALES, BayesFactor
 from pymc_tempering.evidence.result import Evidence, emit_warnings
@@ -25,6 +26,7 @@ from pymc_tempering.model.handle import CompiledModel
 type ModelLike = pm.Model | CompiledModel | None
 
 
+@called_as("bayes_factor(a, b)")
 def bayes_factor(
     a: Any,
     b: Any,
@@ -97,10 +99,10 @@ def bayes_factor(
     """
     check_choice("scale", scale, SCALES)
     runs = {"the first model": a, "the second model": b}
-    if models is not None and len(models) != 2:
-        raise ValueError(f"models must be the two models of a and b, not {len(models)}")
+    if models is not None and (not isinstance(models, Sequence) or len(models) != 2):
+        raise ValueError(f"models must be the two models of a and b, not {models!r}")
     pair = dict(zip(runs, models, strict=True)) if models is not None else {}
-    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet)
+    extras = Extras(None, rng_of(random_seed), cores, progressbar and not quiet)
     first, second = all_evidence(runs, pair, check_data, extras)
     mcse = float(np.hypot(first.mcse, second.mcse))
     sentences = [f"First model: {s}" for s in first.warnings]
@@ -110,8 +112,9 @@ def bayes_factor(
     return BayesFactor(log_bf, mcse, tuple(sentences), scale, methods=methods)
 
 
+@called_as("compare({'a': idata_a, 'b': idata_b})")
 def compare(
-    runs: Mapping[str, Any],
+    runs: Mapping[str, Any] | Sequence[Any] | pd.DataFrame,
     *,
     models: Mapping[str, ModelLike] | None = None,
     prior: Mapping[str, float] | None = None,
@@ -128,14 +131,16 @@ def compare(
 
     Parameters
     ----------
-    runs : mapping of str to DataTree, Evidence, CrossCheck or Approximation
+    runs : mapping of str to DataTree, Evidence, CrossCheck or Approximation, or DataFrame
         What there is of each model, by its name: whatever :func:`log_marginal_likelihood` takes,
-        of different kinds if need be.
+        of different kinds if need be. A list is named "0", "1", ... The table of
+        :func:`sample_many` is taken as it is, and no file of it is opened.
     models : mapping of str to pymc.Model or CompiledModel, optional
         The models by the same names, for those whose posterior draws are of another sampler. A
         model on the context stack is not used.
     prior : mapping of str to float, optional
-        Prior probability of each model; they are normalized. Uniform by default.
+        Prior probability of each model; they are normalized. Uniform by default, or what a table
+        of :func:`compare` has.
     check_data : bool, default True
         Raise an error if the observed data of DataTrees, fits or models differ. An ``Evidence``
         holds no data.
@@ -166,8 +171,8 @@ def compare(
     TemperingError
         As :func:`log_marginal_likelihood`.
     ValueError
-        If there are no runs, ``models`` has other names, or ``prior`` does not give each a finite
-        probability >= 0.
+        If there are no runs, or failed ones, ``models`` has other names, or ``prior`` does not
+        give each a finite probability >= 0.
 
     Warns
     -----
@@ -180,19 +185,14 @@ def compare(
     >>> pmt.compare(runs)["probability"].round(1).to_dict()  # three runs of pmt.sample
     {'2.0': 0.4, '1.0': 0.4, '0.5': 0.2}
     """
-    if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
-        raise ValueError(
-            f"compare takes a dict of name to run, not {type(runs).__name__}: "
-            "compare({'a': idata_a, 'b': idata_b})"
-        )
-    if not runs:
-        raise ValueError("compare needs at least one model")
+    prior = prior_in(runs, prior)
+    runs = runs_by_name("compare", runs, check_data=check_data)
     names = list(runs)
     weight = prior_of(names, prior)
-    unknown = sorted(set(models or {}) - set(runs))
+    unknown = [name for name in models or {} if name not in runs]
     if unknown:
         raise ValueError(f"models has names that runs lacks: {unknown}; runs has {names}")
-    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet)
+    extras = Extras(None, rng_of(random_seed), cores, progressbar and not quiet)
     evidence = all_evidence(of_models(runs), of_models(models or {}), check_data, extras)
     log_z = np.array([e.log_z for e in evidence])
     probability, error = probabilities(evidence, weight)
@@ -259,7 +259,10 @@ def normalized(what: str, weights: Sequence[Any]) -> FloatArray:
     ValueError
         One is not finite, or negative, or all are zero.
     """
-    weight = np.array(weights, dtype=float)
+    try:
+        weight = np.array([*map(float, weights)])
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must be numbers, not {weights}.") from None
     if not np.all(np.isfinite(weight)) or np.any(weight < 0.0) or weight.sum() == 0.0:
         raise ValueError(f"{what} must be finite, not negative and not all 0, got {weights}.")
     return np.asarray(weight / weight.sum())

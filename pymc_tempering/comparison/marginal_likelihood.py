@@ -17,7 +17,8 @@ from pymc.backends.base import MultiTrace
 from pymc.variational.opvi import Approximation
 from scipy.special import stdtrit
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import check_choice, check_whole, rng_of
+from pymc_tempering.comparison.runs import is_row, row_evidence
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import kish, log_mean, log_mean_error
 from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS, is_tempered, run_estimator
@@ -72,6 +73,9 @@ def log_marginal_likelihood(
     ===================================  ======================================================
     an ``Evidence``                      it is returned
     a ``CrossCheck``                     the estimate that it says to believe, with its verdict
+    a row of the table of                what it says
+    :func:`sample_many` or
+    :func:`compare`
     a fit of :func:`fit`                 its importance-sampled evidence, ``"psis_vi"``
     a run of :func:`sample`              ``"pooled"`` where it has reference draws, else ``"rts"``,
                                          with the bridge to its draws if it made one; a stored
@@ -156,7 +160,7 @@ def log_marginal_likelihood(
         raise ModelError(f"model is no text: give the method by name, as method={model!r}.")
     extras = Extras(
         find_model_if_any(model),
-        np.random.default_rng(random_seed),
+        rng_of(random_seed),
         cores,
         progressbar and not quiet,
         given=model is not None,
@@ -456,6 +460,7 @@ KINDS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any, Extras], Evidence]
         lambda thing: isinstance(thing, CrossCheck),
         lambda thing, _: _from_check(thing),
     ),
+    ("a row of sample_many or compare", is_row, lambda row, _: row_evidence(row)),
     ("a fit of pmt.fit", is_fit, _from_fit),
     ("a run of simulated tempering", is_tempered, _from_run),
     ("a stored Evidence", _has(EVIDENCE_GROUP), lambda tree, _: Evidence.from_datatree(tree)),

@@ -7,17 +7,19 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import called_as, check_whole, rng_of
 from pymc_tempering.comparison.compare import (
     ModelLike,
     all_evidence,
     check_same_data,
+    compare,
     normalized,
     of_models,
     prior_of,
     probabilities,
 )
 from pymc_tempering.comparison.marginal_likelihood import Extras
+from pymc_tempering.comparison.runs import RESULT, is_row, prior_in, row_draws, runs_by_name
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.crosscheck.result import CrossCheck
 from pymc_tempering.evidence.result import Evidence
@@ -32,8 +34,9 @@ type Weight = float | Evidence | CrossCheck
 type Weights = Mapping[str, Weight] | Sequence[Weight] | pd.Series | pd.DataFrame
 
 
+@called_as("average({'a': idata_a, 'b': idata_b})")
 def average(
-    idatas: Mapping[str, xr.DataTree] | Sequence[xr.DataTree],
+    idatas: Mapping[str, xr.DataTree] | Sequence[xr.DataTree] | pd.DataFrame,
     weights: Weights | None = None,
     *,
     models: Mapping[str, ModelLike] | Sequence[ModelLike] | None = None,
@@ -56,9 +59,10 @@ def average(
 
     Parameters
     ----------
-    idatas : mapping of str to DataTree, or sequence of DataTree
+    idatas : mapping of str to DataTree, sequence of DataTree, or DataFrame
         Draws of the models, by name: runs of :func:`sample`, or draws of any other sampler. A
-        sequence is named "0", "1", ...
+        sequence is named "0", "1", ... Of the table of :func:`sample_many` with a `path` the files
+        are read, and its evidences are the weights.
     weights : mapping, sequence, Series or DataFrame, optional
         Weights by model: numbers, which are normalized; an ``Evidence`` or ``CrossCheck``
         each; the frame of :func:`compare`, or a column of that of
@@ -123,10 +127,12 @@ def average(
     >>> dict(zip(mean.attrs["models"], mean.attrs["counts"]))
     {'0.5': 387, '1.0': 561, '2.0': 652}
     """
-    named = _named(idatas)
+    if isinstance(idatas, pd.DataFrame):
+        weights, prior = idatas if weights is None else weights, prior_in(idatas, prior)
+    named = _named(runs_by_name("average", idatas, check_data=check_data))
     names = list(named)
     check_whole(1, cores=cores, **({} if draws is None else {"draws": draws}))
-    rng = np.random.default_rng(random_seed)
+    rng = rng_of(random_seed)
     given = {} if models is None else _by_name("models", models, names, some=True)
     known = {name: model for name, model in given.items() if model is not None}
     if check_data:
@@ -151,16 +157,12 @@ def average(
     return result
 
 
-def _named(idatas: Any) -> dict[str, xr.DataTree]:
+def _named(runs: dict[str, Any]) -> dict[str, xr.DataTree]:
     """Trees by name."""
-    named: dict[str, Any] = {}
-    if isinstance(idatas, Mapping) and not isinstance(idatas, xr.DataTree):
-        named = {str(name): tree for name, tree in idatas.items()}
-    elif isinstance(idatas, list | tuple):
-        named = {str(i): tree for i, tree in enumerate(idatas)}
-    if not named:
-        what = type(idatas).__name__ + (" of length 0" if hasattr(idatas, "__len__") else "")
-        raise ValueError(f"idatas must be DataTrees by name, or a list of them, not {what}.")
+    read = (*GROUPS, "observed_data")
+    named = {
+        str(name): row_draws(name, run, read) if is_row(run) else run for name, run in runs.items()
+    }
     for name, thing in named.items():
         if not isinstance(thing, xr.DataTree):
             raise ArgumentError(
@@ -187,12 +189,15 @@ def _shares(
     """Probabilities of the models, in their order, their errors, and where they come from."""
     names = list(named)
     if isinstance(weights, pd.DataFrame):
-        if not {"probability", "p_mcse"} <= set(weights.columns):
+        table = weights
+        if set(RESULT) <= set(table.columns):
+            table = compare(table, prior=prior, check_data=False)
+        if not {"probability", "p_mcse"} <= set(table.columns):
             raise ValueError(
                 "weights is a frame without the columns probability and p_mcse of compare; of "
                 'another one give a column, as in weights=table["weight"].'
             )
-        columns = (_by_name("weights", weights[name], names) for name in ("probability", "p_mcse"))
+        columns = (_by_name("weights", table[name], names) for name in ("probability", "p_mcse"))
         probability, mcse = (np.array([*one.values()], dtype=float) for one in columns)
         return probability, _told(mcse), "table"
     given: Any = named if weights is None else _by_name("weights", weights, names)

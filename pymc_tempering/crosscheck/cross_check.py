@@ -12,7 +12,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.annealed.schedule import WeightedEnds, compile_annealing
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import check_kind, check_whole, rng_of
 from pymc_tempering.bridge.proposals import find_fit
 from pymc_tempering.bridge.target import check_log_density, find_target
 from pymc_tempering.crosscheck.judge import DrawCheck, Entry, compare_draws
@@ -154,11 +154,12 @@ def cross_check(
     check_whole(1, cores=cores)
     check_executor(executor)
     stored_in, idata, model = idata, pymc_draws(idata, model), find_model_if_any(model)
+    check_kind("idata", idata, xr.DataTree, "the DataTree of a run, or of draws with a posterior")
     if model is not None:
         check_same_model(idata, model)
     chosen = _chosen(methods, model, idata)
     _check_others(others or {}, chosen)
-    rng, named = np.random.default_rng(random_seed), methods is not None
+    rng, named = rng_of(random_seed), methods is not None
     with compiling_status(progressbar and not quiet) as report:
         task = CheckTask(idata, model, cores, executor, named, report)
         entries, left_out, draws = _run_methods(task, chosen, rng)

@@ -214,7 +214,7 @@ def _default(idata: xr.DataTree) -> tuple[str, Any]:
 
     "pooled" where there are reference draws and the trace of all draws, else "rts".
     """
-    if REFERENCE_GROUP in idata.children:
+    if isinstance(idata, xr.DataTree) and REFERENCE_GROUP in idata.children:
         with suppress(NotTemperedError):  # draws were selected; of anything else RTS complains
             return "pooled", read_run(idata)
     return "rts", read_cycles(idata)

@@ -42,10 +42,22 @@ SHORT = "{:.3g}".format
 type Part = str | Mapping[str, str] | pd.DataFrame
 """What a result shows: a line, rows of a label and a text, or a table."""
 
+FAILED = "failed"
+"""Verdict of a run that raised an error."""
 
-def as_text(parts: Sequence[Part], warnings: Sequence[str]) -> str:
-    """Lay out parts and warnings as text."""
-    return "\n".join([*map(_text_of, parts), *(f"  ! {sentence}" for sentence in warnings)])
+DATA = "observed data"
+"""Attribute of a table: a hash of the observed data of each run, by its name."""
+
+
+def counted(warnings: Sequence[str]) -> list[str]:
+    """Say how many warnings a result has; those were given when it was made, and once is enough."""
+    many = "s" if len(warnings) > 1 else ""
+    return [f"{len(warnings)} warning{many}, see .warnings"] if warnings else []
+
+
+def as_text(parts: Sequence[Part], notes: Sequence[str]) -> str:
+    """Lay out parts and notes as text."""
+    return "\n".join([*map(_text_of, parts), *(f"  ! {sentence}" for sentence in notes)])
 
 
 def _text_of(part: Part) -> str:
@@ -57,11 +69,11 @@ def _text_of(part: Part) -> str:
     return "\n".join(f"  {label:<{width}}  {text}" for label, text in part.items())
 
 
-def as_html(parts: Sequence[Part], warnings: Sequence[str]) -> str:
+def as_html(parts: Sequence[Part], notes: Sequence[str]) -> str:
     """Lay out the same for notebooks."""
-    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in warnings)
-    notes = f"<ul>{items}</ul>" if items else ""
-    return f"<div>{''.join(map(_html_of, parts))}{notes}</div>"
+    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in notes)
+    listed = f"<ul>{items}</ul>" if items else ""
+    return f"<div>{''.join(map(_html_of, parts))}{listed}</div>"
 
 
 def _html_of(part: Part) -> str:
@@ -78,7 +90,7 @@ def _html_of(part: Part) -> str:
 
 
 class Shown:
-    """A result that shows its parts and its warnings: as text, and as HTML in notebooks."""
+    """A result that shows its parts and how many warnings it has: as text, and as HTML."""
 
     warnings: tuple[str, ...] = ()
 
@@ -86,10 +98,10 @@ class Shown:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return as_text(self._parts(), self.warnings)
+        return as_text(self._parts(), counted(self.warnings))
 
     def _repr_html_(self) -> str:
-        return as_html(self._parts(), self.warnings)
+        return as_html(self._parts(), counted(self.warnings))
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,8 @@ def reweight(draws: Draws, change: FloatArray, evidence: Evidence) -> Reweighted
     its effect on log Z (for a tour C_bK / C_K - C_b1 / C_1, its Rao-Blackwell weights of the last
     and the first rung), and by A_b / A - B_b / B, its sums of w r_v and of w. Both come from the
     same draws, so the error of log Z_v is that of the sum of the two (delta method), and of
-    :func:`unseen_tail`.
+    :func:`unseen_tail`. Where reference draws are in the evidence, its error and that of the ratio
+    are added up, which is right or too large whatever their covariance.
 
     Parameters
     ----------
@@ -235,6 +236,8 @@ def reweight(draws: Draws, change: FloatArray, evidence: Evidence) -> Reweighted
     if evidence.verdict == "disagreed":
         alone = np.fmax(alone, _scatter_of_chains(draws, change))
     extra = max(evidence.mcse**2 - float(own[0]) ** 2, 0.0)  # infinite without an error
+    if evidence.method == "pooled":  # with the reference draws the covariance is not known
+        joint, extra = evidence.mcse + alone, 0.0
     unknown = draws.few(share) | ~np.isfinite(evidence.mcse)
     same = np.all(np.abs(change) < ROUNDING, axis=0)
     with np.errstate(divide="ignore"):
@@ -248,7 +251,9 @@ def reweight(draws: Draws, change: FloatArray, evidence: Evidence) -> Reweighted
     return Reweighted(
         log_ratio=np.where(same, 0.0, log_ratio),
         log_ratio_mcse=np.where(same, 0.0, np.where(unknown, np.inf, np.hypot(alone, beyond))),
-        mcse=np.where(unknown, np.inf, np.sqrt(joint**2 + extra + beyond**2)),
+        mcse=np.where(
+            same, evidence.mcse, np.where(unknown, np.inf, np.sqrt(joint**2 + extra + beyond**2))
+        ),
         ess=kish(share),
         khat=khat,
     )

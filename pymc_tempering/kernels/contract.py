@@ -144,7 +144,8 @@ class Kernel:
         return self.rebuild
 
     def __post_init__(self) -> None:
-        if self.target_accept is not None and not 0 < self.target_accept < 1:
+        target = self.target_accept
+        if target is not None and not (isinstance(target, int | float) and 0 < target < 1):
             raise ValueError(f"target_accept must lie between 0 and 1, not {self.target_accept!r}.")
 
 

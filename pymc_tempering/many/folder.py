@@ -18,16 +18,13 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
+from pymc_tempering.evidence.result import FAILED
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError
 from pymc_tempering.executors.chunks import versions_here
 
 INDEX, LOCK, FORM = "index.json", ".lock", "pymc_tempering.sample_many 1"
 MOST_LETTERS = 80
 """Letters of a run's name in that of its file."""
-
-
-FAILED = "failed"
-"""Verdict of a run that raised an error."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,8 @@ class Row:
         From the model to the row, compiling included.
     message : str
         What the run warned of, or the error that ended it.
+    data : str
+        Hash of the observed data, up to rounding; empty where there are none.
     ranks : dict of str to float
         Of the values that the data came from, by scalar, where they are known.
     """
@@ -56,6 +55,7 @@ class Row:
     ess: float = np.nan
     seconds: float = np.nan
     message: str = ""
+    data: str = ""
     ranks: dict[str, float] = field(default_factory=dict)
 
 
@@ -103,7 +103,7 @@ class Folder:
         if run is None or run["row"]["verdict"] == FAILED:
             return None
         stored: dict[str, Any] = run["row"]
-        kept = {k: stored[k] for k in ("verdict", "message", "ranks") if k in stored}
+        kept = {k: stored[k] for k in ("verdict", "message", "data", "ranks") if k in stored}
         numbers: dict[str, Any] = {k: float(v) for k, v in stored.items() if k not in kept}
         return Row(**numbers | kept)
 

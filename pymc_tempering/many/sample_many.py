@@ -18,6 +18,7 @@ import xarray as xr
 
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.result import DATA, FAILED
 from pymc_tempering.exceptions import (
     ArgumentError,
     DataMismatchError,
@@ -34,7 +35,7 @@ from pymc_tempering.executors.chunks import (
     pack_made,
     send_chunks,
 )
-from pymc_tempering.many.folder import FAILED, Done, Folder, Row, open_folder
+from pymc_tempering.many.folder import Done, Folder, Row, open_folder
 from pymc_tempering.model.bambi import is_bambi, noted
 from pymc_tempering.model.check import find_model, is_model
 from pymc_tempering.model.handle import CompiledModel
@@ -242,7 +243,7 @@ def run_one(shared: pm.Model | None, task: Assignment) -> Done:
     ranks = ranks_of(idata["posterior"], task.case.truth, ess, rng)
     row = Row(
         evidence.log_z, evidence.mcse, evidence.verdict, ess, perf_counter() - began,
-        _warned(said), ranks,
+        _warned(said), data_hash(idata), ranks,
     )  # fmt: skip
     return Done(row, content, noted(idata, given) if task.keeps_draws else None)
 
@@ -251,6 +252,18 @@ def _warned(said: list[warnings.WarningMessage]) -> str:
     """Return what this package warned of, each sentence once."""
     texts = [str(w.message) for w in said if issubclass(w.category, TemperingWarning)]
     return " ".join(dict.fromkeys(texts))
+
+
+def data_hash(idata: xr.DataTree) -> str:
+    """Return a hash of the observed data of a run, whatever their names, up to rounding."""
+    if "observed_data" not in idata.children:
+        return ""
+    parts = []
+    for data in idata["observed_data"].data_vars.values():
+        values = np.ravel(data.values).astype(float)
+        scale = np.max(np.abs(values[np.isfinite(values)]), initial=0.0) or 1.0
+        parts.append((np.round(values / scale, 9) + 0.0).tobytes())
+    return sha256(b"".join(sorted(parts))).hexdigest()
 
 
 def _least_ess(idata: xr.DataTree, model: pm.Model) -> float:
@@ -342,7 +355,8 @@ def sample_many(
         A row a run, by name and in the order given: ``log_z`` and ``mcse`` (nats), ``verdict``
         ("failed" where there was an error), ``ess`` (least bulk effective sample size of all free
         scalars), ``seconds``, ``message`` (warnings of the run, or its error), and with `path`
-        ``file``, for :func:`xarray.open_datatree`.
+        ``file``, for :func:`xarray.open_datatree`. :func:`compare`, :func:`average` and
+        :func:`inclusion_probabilities` take it as it is.
 
     Raises
     ------
@@ -520,7 +534,8 @@ def table_of(
     """Table of the runs that were finished, in the order of the cases."""
     names = [case.name for case in cases if case.name in rows]
     table = pd.DataFrame([asdict(rows[name]) for name in names], index=pd.Index(names, name="name"))
-    table = table.drop(columns="ranks")
+    table.attrs[DATA] = table["data"].to_dict()
+    table = table.drop(columns=["ranks", "data"])
     if folder is not None:
         table["file"] = [folder.file_of(name) for name in names]
     return table

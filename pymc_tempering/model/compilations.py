@@ -6,15 +6,15 @@ from time import perf_counter
 from typing import Any
 
 from pymc_tempering.borrowed.private import Listener, install_listener
-from pymc_tempering.core.status import status_line
+from pymc_tempering.core.status import StatusLine, status_line
 
 
 @contextmanager
-def compiling_status(show: bool) -> Iterator[Any]:
+def compiling_status(show: bool, theme: Any = None) -> Iterator[StatusLine]:
     """Give a function `report(line)` that shows the line and what Numba compiles meanwhile."""
     watch = CompilationWatch()
     listening = install_listener("numba:compile", watch) if show else nullcontext()
-    with listening, status_line(show, watch.note) as report:
+    with listening, status_line(show, watch.note, theme) as report:
         yield report
 
 

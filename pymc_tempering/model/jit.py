@@ -1,6 +1,5 @@
 """Numba's `njit` for this package: compiled at the first use, and kept on disk."""
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
@@ -14,7 +13,7 @@ import numba
 import pytensor
 
 from pymc_tempering.borrowed.private import NOT_COUNTED, keep_on_disk
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.exceptions import warn_user
 from pymc_tempering.model.exactly import no_search_for_garbage
 
 READS_THE_CACHE = str(Path("numba", "core", "caching.py"))
@@ -126,11 +125,9 @@ def without_damage[T](work: Callable[[], T]) -> T:
         except Exception as error:
             if READS_THE_CACHE not in "".join(format_exception(error)):
                 raise
-            warnings.warn(
+            warn_user(
                 f"The cache of compiled code cannot be read ({type(error).__name__}: {error}). "
-                f"{FOLDER} is emptied, and all is compiled anew.",
-                TemperingWarning,
-                stacklevel=2,
+                f"{FOLDER} is emptied, and all is compiled anew."
             )
             for file in FOLDER.glob("*.nb[ic]"):
                 file.unlink(missing_ok=True)

@@ -95,6 +95,8 @@ def checked_value(name: str, given: Any, old: np.ndarray) -> np.ndarray:
     """
     try:
         array = np.asarray(given)
+        if array.dtype.kind in "US":
+            raise ValueError("they are text")
         new = np.asarray(array.real, dtype=old.dtype)
     except (TypeError, ValueError) as error:
         raise DataMismatchError(f"The new values of {name!r} are no numbers: {error}.") from error

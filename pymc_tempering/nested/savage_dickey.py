@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import called_as, check_choice, check_whole, rng_of
 from pymc_tempering.bridge.bridge_sampling import mixing_warnings
 from pymc_tempering.bridge.target import (
     Target,
@@ -188,6 +188,7 @@ def _more(n: int, available: int) -> str:
     return f"If it is near, {more}" if n < available else "If it is near, sample more draws"
 
 
+@called_as("savage_dickey(idata, model, null={'delta': 0.0})")
 def savage_dickey(
     idata: xr.DataTree,
     model: pm.Model | CompiledModel | None = None,
@@ -307,7 +308,7 @@ def savage_dickey(
         held = point.hold(flat)
         report("Savage-Dickey: the prior of the null")
         if null_model is None:
-            prior = implied_prior(target.path, point, held, np.random.default_rng(random_seed))
+            prior = implied_prior(target.path, point, held, rng_of(random_seed))
         else:
             prior = given_prior(target.path, point, held, without_sums(find_model(null_model)))
     zero = log_density == -np.inf  # also where the prior is zero given the other draws

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from pymc_tempering.arguments import check_kind
 from pymc_tempering.evidence.calibration import ALARM, Calibration
 from pymc_tempering.plots.sheet import BLUE, GRAY, Panel, finished, open_panels
 
@@ -62,6 +63,7 @@ def plot_calibration(found: Calibration, model: str | None = None, **options: An
     >>> pc.viz["plot"].panel.values.tolist()
     ['curve', 'ranks']
     """
+    check_kind("found", found, Calibration, "what calibrate returned")
     curve = found.curve(model)
     left, right = open_panels(
         ("curve", "ranks"), (9.0, 4.0), CALIBRATION_VISUALS, options, columns=2

@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import called_as, check_choice, check_kind
 from pymc_tempering.comparison.compare import compare
+from pymc_tempering.comparison.inclusion import inclusion_probabilities
 from pymc_tempering.comparison.marginal_likelihood import log_marginal_likelihood
+from pymc_tempering.comparison.runs import runs_by_name
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.crosscheck.judge import TOO_WIDE, Entry
 from pymc_tempering.crosscheck.result import GROUP, CrossCheck, assemble, read_cross_check
@@ -38,6 +40,7 @@ FOREST_VISUALS = (
 )
 ARROW = 0.05
 """Length of the arrow of a bound, as a share of the axis."""
+INCLUSION_VISUALS = ("interval", "estimate", "no_error", "probability", "prior")
 FACTOR_VISUALS = ("interval", "estimate", "no_error", "grades", "beyond", "probability", "prior")
 GRADES = (-1.0, -3.0, -5.0)
 """log Bayes factors at which Kass & Raftery (1995) change words: positive, strong, very strong."""
@@ -54,6 +57,7 @@ OF_FACTORS = ("log_z", "mcse", "probability", "p_mcse")
 """Columns of the table of ``compare`` that are drawn."""
 
 
+@called_as("plot_evidence({'a': idata_a, 'b': idata_b})")
 def plot_evidence(
     check: Any,
     *,
@@ -220,7 +224,8 @@ def _span(table: pd.DataFrame, exact: float | None) -> Span:
 def _rows(check: Any, *, one_model: bool) -> tuple[pd.DataFrame, str | None]:
     """Bring whatever is to be drawn into the table of a cross-check, with the method to believe."""
     if isinstance(check, pd.DataFrame):
-        return _of_models(check), None
+        told = set(OF_MODELS) <= set(check)
+        return _of_models(check if told else compare(runs_by_name("plot_evidence", check))), None
     if isinstance(check, xr.DataTree) and GROUP in check.children:
         check = read_cross_check(check)
     if not isinstance(check, CrossCheck):
@@ -240,16 +245,10 @@ def _rows(check: Any, *, one_model: bool) -> tuple[pd.DataFrame, str | None]:
 
 def _of_models(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of ``compare``, none of which agrees or disagrees with another."""
-    _check_table(table, OF_MODELS)
     return table.assign(agrees=None, agreement="", draws=MODELS)
 
 
-def _check_table(table: pd.DataFrame, columns: tuple[str, ...]) -> None:
-    """Raise an error unless a frame is one of ``compare``."""
-    if missing := [name for name in columns if name not in table]:
-        raise ValueError(f"the DataFrame is not a table of compare: it lacks {missing}")
-
-
+@called_as("plot_bayes_factors({'a': idata_a, 'b': idata_b})")
 def plot_bayes_factors(
     runs: Any,
     **options: Any,
@@ -262,8 +261,9 @@ def plot_bayes_factors(
 
     Parameters
     ----------
-    runs : DataFrame or mapping
-        The table of :func:`compare`, or what it takes: runs by the names of the models.
+    runs : DataFrame, mapping or sequence
+        The table of :func:`compare`, or what it takes: runs by the names of the models, or the
+        table of :func:`sample_many`.
     **options
         As every picture takes them (see the gallery): ``plot_collection`` with panels "log_bf",
         "probability"; ``backend``; ``visuals``, of "interval", "estimate", "no_error", "grades",
@@ -301,20 +301,16 @@ def plot_bayes_factors(
     >>> pc.viz["plot"].panel.values.tolist()
     ['log_bf', 'probability']
     """
-    if not isinstance(runs, pd.DataFrame | Mapping):
-        raise ValueError(
-            f"plot_bayes_factors takes the table of compare or a dict of name to run, not "
-            f"{type(runs).__name__}"
-        )
-    table = runs if isinstance(runs, pd.DataFrame) else compare(runs)
-    _check_table(table, OF_FACTORS)
+    if not (isinstance(runs, pd.DataFrame) and set(OF_FACTORS) <= set(runs)):
+        runs = compare(runs_by_name("plot_bayes_factors", runs))
+    table: pd.DataFrame = runs
     if not len(table):
         raise ValueError("plot_bayes_factors needs at least one model")
     table = table.sort_values("log_z", ascending=False, kind="stable")
     names, size = ("log_bf", "probability"), (9.0, 1.5 + 0.36 * len(table))
     panels = open_panels(names, size, FACTOR_VISUALS, options, columns=2)
     _draw_factors(panels[0], table)
-    _draw_probabilities(panels[1], table)
+    _draw_probabilities(panels[1], table, "probability of the model")
     return finished(panels)
 
 
@@ -338,7 +334,7 @@ def _draw_factors(panel: Panel, table: pd.DataFrame) -> None:
     panel.axes(f"log Bayes factor over {table.index[0]!r} (nats)", x=span)
 
 
-def _draw_probabilities(panel: Panel, table: pd.DataFrame) -> None:
+def _draw_probabilities(panel: Panel, table: pd.DataFrame, label: str) -> None:
     p, error = (table[name].to_numpy(dtype=float) for name in ("probability", "p_mcse"))
     places = _draw_rows(panel, table)
     panel.segments("probability", (0.0, p), (places, places), color=GRAY, width=1.2)
@@ -346,7 +342,66 @@ def _draw_probabilities(panel: Panel, table: pd.DataFrame) -> None:
         prior, ends = table["prior"].to_numpy(dtype=float), (places - 0.3, places + 0.3)
         panel.segments("prior", (prior, prior), ends, color=ORANGE, width=2.0, label="prior")
     _draw_points(panel, Span(0.0, 1.0), (p, error, places), ("posterior", NO_ERROR))
-    panel.axes("probability of the model", x=(-0.03, 1.03))
+    panel.axes(label, x=(-0.03, 1.03))
+
+
+def plot_inclusion(found: Any, terms: Any = None, **options: Any) -> Any:
+    """Draw the probability that each term belongs in the model, beside its prior.
+
+    How to read it: a dot right of the orange tick is a term that the data speak for, one left of it
+    a term that they speak against; near the tick they say little.
+
+    Parameters
+    ----------
+    found : DataFrame, mapping or sequence
+        The table of :func:`inclusion_probabilities`, or what that takes: the table of
+        :func:`sample_many`, say.
+    terms : mapping of str to collection of str, optional
+        As :func:`inclusion_probabilities` takes them.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with a panel
+        "inclusion"; ``backend``; ``visuals``, of "interval", "estimate", "no_error",
+        "probability", "prior"; and arguments of ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    PlotCollection
+        With what was drawn in ``viz``, by visual and panel.
+
+    Raises
+    ------
+    ArgumentError, DataMismatchError, NotTemperedError, TemperingError
+        As :func:`inclusion_probabilities`.
+    ImportError
+        If the backend is not installed.
+    ValueError
+        As :func:`inclusion_probabilities`; or the backend or a visual is not known, or
+        ``plot_collection`` lacks a panel.
+
+    Warns
+    -----
+    TemperingWarning
+        For each warning of an estimate that is made here, with the name of the model.
+
+    Notes
+    -----
+    Intervals are 95 %, from the errors of the evidences, and end at 0 and 1.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> Evidence = pmt.evidence.Evidence
+    >>> runs = {"1": Evidence(-9.0, 0.01, "rts", "ok"), "age": Evidence(-5.0, 0.01, "rts", "ok")}
+    >>> pc = pmt.plot_inclusion(runs)
+    >>> pc.viz["plot"].panel.values.tolist()
+    ['inclusion']
+    """
+    if not (isinstance(found, pd.DataFrame) and found.index.name == "term"):
+        found = inclusion_probabilities(found, terms)
+    size = (6.0, 1.5 + 0.36 * len(found))
+    panels = open_panels(("inclusion",), size, INCLUSION_VISUALS, options)
+    _draw_probabilities(panels[0], found, "probability of inclusion")
+    return finished(panels)
 
 
 def plot_prior_sensitivity(
@@ -405,6 +460,7 @@ def plot_prior_sensitivity(
     >>> pc.viz["plot"].panel.values.tolist()
     ['sensitivity']
     """
+    check_kind("sensitivity", sensitivity, PriorSensitivity, "what prior_sensitivity returned")
     curve = sensitivity.curves[0] if name is None else sensitivity[name]
     if show is None:
         show = "default" if sensitivity.against is None else "against"

@@ -194,7 +194,9 @@ def draw_barrier(panel: Panel, idata: xr.DataTree, stats: CycleStats) -> None:
     top = _top(height, local[known])
     low = -0.06 * top
     # A reference with a heavy tail may have a lambda far above all others at beta = 0.
-    draw_beyond(panel, Span(low, top), local, place, upright=True, name="λ = ", color=BLUE)
+    draw_beyond(
+        panel, Span(low, top), local, place, upright=True, name="off the axis: λ = ", color=BLUE
+    )
     known &= ~(local > top)
     panel.line("barrier", place[known], local[known])
     dots: dict[str, Any] = {"marker": "C0", "size": dot_size(place.size, 6.0)}

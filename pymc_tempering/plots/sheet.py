@@ -43,11 +43,14 @@ class Panel:
     visuals : mapping of str to mapping or bool
         What the user changes of each visual.
     name : str
+    words : str
+        What the panel shows of this run, below the name of its horizontal axis.
     """
 
     collection: Any
     visuals: Mapping[str, Style]
     name: str
+    words: str = ""
 
     @property
     def backend(self) -> str:
@@ -151,6 +154,8 @@ class Panel:
         for axis, name in (("x", xlabel), ("y", ylabel)):
             own = self.own(f"{axis}label")
             if name and own is not None:
+                end = "<br>" if self.backend == "plotly" else "\n"
+                name += f"{end}{self.words}" if self.words and axis == "x" else ""
                 getattr(self.drawer, f"{axis}label")(name, self.target, **own)
             if axis in places:
                 low, high = map(float, places[axis])

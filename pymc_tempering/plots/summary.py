@@ -1,9 +1,13 @@
 """One page of pictures of a tempering run."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
+from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.evidence.alarms import MAX_REJECTION, neighbor_rejection
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.diagnostics import rung_table
 from pymc_tempering.evidence.estimators import estimate_quietly
@@ -11,6 +15,7 @@ from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.ladder import draw_barrier, draw_rejection
 from pymc_tempering.plots.log_z import (
+    Running,
     beside_of,
     chain_curves,
     draw_residual,
@@ -43,7 +48,7 @@ def plot_summary(
 
     How to read it: row by row, is the estimate steady and do chains agree, are the rungs well
     placed, do chains move, and does anything stand out among the tours or the looks; the title
-    has log Z and the verdict.
+    has log Z and the verdict. Below each panel stands what it shows of this run.
 
     Parameters
     ----------
@@ -83,9 +88,13 @@ def plot_summary(
     stats, evidence = read_cycles(idata), estimate_quietly(idata)
     shown = PANELS if GROUP in idata.children else PANELS[:-1]
     names = chain_names(idata)
-    panels = open_panels(shown, (11.0, 11.5), (), options, columns=2, chains=names)
-    running, residual, rejection, barrier, path, trips, tours, *looks = panels
     running_log_z, rounds = running_rts(idata, stats), rounds_of(idata, stats)
+    words = _words(idata, stats, running_log_z)
+    panels = [
+        replace(panel, words=words[panel.name])
+        for panel in open_panels(shown, (11.0, 11.5), (), options, columns=2, chains=names)
+    ]
+    running, residual, rejection, barrier, path, trips, tours, *looks = panels
     draw_running(running, running_log_z, rounds, beside_of(idata, evidence))
     draw_residual(residual, evidence, chain_curves(idata))
     draw_rejection(rejection, rung_table(stats))
@@ -102,3 +111,26 @@ def plot_summary(
         f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}, {evidence.verdict}; "
         f"{stats.n_chains} × {stats.n_draws} draws, {stats.beta.size} rungs",
     )
+
+
+def _words(idata: xr.DataTree, stats: CycleStats, running: Running) -> dict[str, str]:
+    """Say what each panel shows of this run."""
+    draws, log_z, _ = running
+    moved = abs(log_z[-1] - log_z[np.searchsorted(draws, draws[-1] / 2)])
+    rejection, ends = neighbor_rejection(stats), chain_curves(idata)[:, -1]
+    trips = np.maximum(stats.tour_start.sum(axis=1) - 1, 0)
+    weight = finite_tours(stats).sums[:, -1]
+    largest, share = float(np.nanmax(rejection)), 100.0 * weight.max() / max(weight.sum(), 1e-300)
+    words = {
+        "running": f"moved by {moved:.2g} nats in the second half",
+        "residual": f"at β = 1 chains are up to {np.ptp(ends):.2g} nats apart",
+        "rejection": f"at most {largest:.2f}: {'a gap' if largest > MAX_REJECTION else 'no gap'}",
+        "barrier": f"Λ = {np.nansum(rejection):.1f} in all, with {stats.beta.size} rungs",
+        "path": f"this chain makes {trips[0]} round trips in all",
+        "round_trips": f"{trips.min()} to {trips.max()} round trips a chain",
+        "tours": f"the heaviest has {share:.2g} % of the weight",
+    }
+    if GROUP in idata.children:
+        arrived = idata[GROUP].to_dataset()["arrived"].values.astype(bool)
+        words["looks"] = f"{arrived.sum()} of {arrived.size} looks have arrived"
+    return words

@@ -49,10 +49,10 @@ class Options:
         if self.betas is not None:
             check_betas(self.betas)
         _check_rung_weights(self.rung_weights, self.betas)
-        if not self.rungs_per_barrier > 0:
-            raise LadderError("rungs_per_barrier must be positive.")
-        if self.check_looks < 20:
-            raise ValueError("check_looks must be at least 20: fewer say next to nothing.")
+        each = self.rungs_per_barrier
+        if not (isinstance(each, int | float | np.number) and each > 0):
+            raise LadderError(f"rungs_per_barrier must be a positive number, not {each!r}.")
+        check_whole(20, check_looks=self.check_looks)
         if self.betas is not None and self.reference != "prior":
             raise ValueError(
                 "betas are those of the path from the prior; give reference='prior' with them."
@@ -192,6 +192,10 @@ class Tally:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + self.since - before
 
 
+def silence(line: object) -> None:
+    """Say nothing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What every stage of a call works with.
@@ -206,6 +210,8 @@ class Job:
     cores : int
     report : callable
         Called with a line of progress.
+    tell : callable
+        Called with a line that stays.
     deadline : Deadline
         After which no further stage starts, and those that are under way come to an end.
     crew : Crew, optional
@@ -218,7 +224,8 @@ class Job:
     options: Options
     rng: np.random.Generator
     cores: int = 1
-    report: Callable[[str], None] = lambda line: None
+    report: Callable[[object], None] = silence
+    tell: Callable[[str], None] = silence
     deadline: Deadline = NEVER
     crew: Crew | None = None
     tally: Tally = field(default_factory=Tally)

@@ -5,7 +5,6 @@ A prior that is not normalized gets its constant by a run of its own.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -28,10 +27,10 @@ from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.compiled_mixture import MIXER
 from pymc_tempering.references.conditional_scoring import score_all
 from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job, Options, Tally
+from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job, Options, Tally, silence
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.finish import cuts_of
-from pymc_tempering.sampling.recorded import ChainProgress
+from pymc_tempering.sampling.progress import ChainProgress
 from pymc_tempering.sampling.rounds import estimate, run_rounds
 from pymc_tempering.warmup.log_z_rounds import adapt
 
@@ -140,21 +139,21 @@ def with_prior_constant(job: Job, alone: Alone | None, *, draws: int, chains: in
     """
     if alone is None:
         return job
-    job.report("Normalizing the prior, by a run of its own")
+    said = "Normalizing the prior: "
+    job.report(f"{said}a run of its own")
     until = job.deadline.part(TIME_SHARE)
     own = replace(
         job, prior=alone[0], kernel=alone[1], crew=None, deadline=until.part(PLAN_SHARE),
-        report=lambda line: job.report(f"Normalizing the prior. {line}"), tally=Tally(),
+        report=lambda at: job.report(f"{said}{at}" if isinstance(at, str) else at),
+        tell=silence, tally=Tally(),
     )  # fmt: skip
     chosen = choose_plan(own)
     if chosen.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     call = Call(draws, chains=chains, keep=None)
-    watch = partial(ChainProgress, progressbar=False, theme=None)
-    outcome = run_rounds(replace(own, deadline=until), call, chosen, watch)
+    outcome = run_rounds(replace(own, deadline=until), call, chosen, ChainProgress)
     if outcome.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
-    said = "Normalizing the prior: "
     cuts = cuts_of(outcome, searched=job.options.reference == "auto")
     drawn = [run for run in outcome.runs if run.state.n_draws > 0]
     if not drawn:

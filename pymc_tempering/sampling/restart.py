@@ -1,10 +1,9 @@
 """Going on with runs: from a checkpoint after the process has died, or from a DataTree alone."""
 
 import json
-import logging
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import called_as, check_whole
 from pymc_tempering.chain.chains import extend_runs
 from pymc_tempering.chain.pieces import crew_of, written_by
 from pymc_tempering.core.deadline import deadline_in
@@ -35,7 +34,7 @@ from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.model.unconstrain import unconstrained_draws
 from pymc_tempering.sampling.bridged import bridged
-from pymc_tempering.sampling.call import Goal, Job, Tally, choice_of, kernels_in_words
+from pymc_tempering.sampling.call import Goal, Job, Tally, choice_of, kernels_in_words, silence
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.finish import build_datatree, close, finish_call, padded, warn_of_run
 from pymc_tempering.sampling.kept import (
@@ -51,7 +50,8 @@ from pymc_tempering.sampling.kept import (
     with_plan,
 )
 from pymc_tempering.sampling.precompile import compile_loops
-from pymc_tempering.sampling.recorded import ChainProgress, drawn_in_all, draws_of, pace_of
+from pymc_tempering.sampling.progress import ChainProgress, check_progressbar
+from pymc_tempering.sampling.recorded import drawn_in_all, draws_of, pace_of
 from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_rounds, run_to
 from pymc_tempering.storage.checkpoint_folder import known_folder
 from pymc_tempering.storage.plain_values import unpack
@@ -102,7 +102,7 @@ def reopen(
     kernel: KernelChoice,
     *,
     cores: int | None,
-    show: bool,
+    report: Callable[[object], None],
 ) -> tuple[Job, ChosenPlan]:
     """Compile the model of a run, and read its plan.
 
@@ -116,8 +116,8 @@ def reopen(
         Where the run had one of the user's own.
     cores : int, optional
         Threads; by default as many as there are chains and cores.
-    show : bool
-        Whether to show a line of progress.
+    report : callable
+        Called with a line of progress.
 
     Raises
     ------
@@ -137,23 +137,20 @@ def reopen(
             "the run was begun with."
         )
     choice = choice_of(call.kernel, kernel)
-    with compiling_status(show) as report:
-        model = sampled_model(model, choice, call.tempered, call.options.reference, report)
-        terms = find_terms(model, call.tempered)
-        prior, compound = compile_with_kernels(
-            model, choice, call.target_accept, report, terms=terms
+    model = sampled_model(model, choice, call.tempered, call.options.reference, report)
+    terms = find_terms(model, call.tempered)
+    prior, compound = compile_with_kernels(model, choice, call.target_accept, report, terms=terms)
+    here, words = kernels_in_words(compound), about["kernels"]
+    if here != words:
+        raise CheckpointError(
+            f"The run has the kernels {'; '.join(words)}, and here they are "
+            f"{'; '.join(here)}: pass kernel= as at first."
         )
-        here, words = kernels_in_words(compound), about["kernels"]
-        if here != words:
-            raise CheckpointError(
-                f"The run has the kernels {'; '.join(words)}, and here they are "
-                f"{'; '.join(here)}: pass kernel= as at first."
-            )
-        report("Compiling the loops")
-        compile_loops(prior.path, compound, call.options)
-        prior = replace(prior, prior_constant=about["prior_constant"])
-        threads = min(call.chains, cores or os.cpu_count() or 1)
-        job = Job(prior, compound, call.options, np.random.default_rng(0), threads, report)
+    report("Compiling the loops")
+    compile_loops(prior.path, compound, call.options)
+    prior = replace(prior, prior_constant=about["prior_constant"])
+    threads = min(call.chains, cores or os.cpu_count() or 1)
+    job = Job(prior, compound, call.options, np.random.default_rng(0), threads, report)
     _check_density(job, about["seal"])
     return job, plan_codec(job).from_bytes(plan)
 
@@ -176,9 +173,6 @@ def _check_density(job: Job, seal: dict[str, Any]) -> None:
             "or another library of linear algebra. The draws are of the same law, and not the very "
             "ones that the run would have made."
         )
-
-
-logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
 
 def resume(
@@ -213,7 +207,7 @@ def resume(
         Who runs the chains in place of threads, as in :func:`sample`, whatever the run had. It
         changes no draw, either.
     progressbar : bool or str, default True
-        As in `pm.sample`.
+        As in `pm.sample`; where there is no terminal, a line every ten seconds.
     progressbar_theme : rich.theme.Theme, optional
     quiet : bool, default False
         Neither progress nor messages; warnings are given all the same.
@@ -253,10 +247,15 @@ def resume(
     """
     check_whole(1, cores=cores)
     check_executor(executor)
+    check_progressbar(progressbar)
     if checkpoint_every is not None and not checkpoint_every > 0:
         raise ValueError(f"checkpoint_every must be positive, not {checkpoint_every!r}.")
     show, tally = bool(progressbar) and not quiet, Tally()
-    with ending_by_sigterm(True), known_folder(path) as folder:
+    with (
+        ending_by_sigterm(True),
+        known_folder(path) as folder,
+        compiling_status(show, progressbar_theme) as report,
+    ):
         head, parts, fault = folder.newest()
         about = read_about(parts["about"][-1], PACKAGES)
         call = about["call"]
@@ -265,19 +264,21 @@ def resume(
                 f"{fault} The run goes on from the checkpoint before it, and ends with the same "
                 "draws."
             )
-        job, chosen = reopen(about, parts["plan"][-1], model, kernel, cores=cores, show=show)
+        job, chosen = reopen(about, parts["plan"][-1], model, kernel, cores=cores, report=report)
         tally.end("compiling")
         tally = replace(tally, work=Counter(chosen.work), seconds=chosen.seconds | tally.seconds)
         at, rng, deadline = read_standing(folder, chosen, parts)
         every, written = checkpoint_every or about["every"], [*map(written_by, at.runs)]
         recorder = CheckpointRecorder(folder, call, every, head, at, written)
-        tell = (lambda line: None) if quiet else logger.info
+        tell = silence if quiet else report.tell
         tell(f"Going on at {draws_of(at.runs)} draws a chain")
         crew = crew_of(executor, job.prior, job.kernel)
-        job = replace(job, crew=crew, rng=rng, deadline=deadline, report=tell, tally=tally)
-        watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
+        job = replace(job, crew=crew, rng=rng, deadline=deadline, tell=tell, tally=tally)
+        watch = partial(ChainProgress, progressbar=progressbar)
         outcome = run_rounds(job, call, chosen, watch, recorder, at)
-        return noted(finish_call(call, job, outcome, quiet=quiet), model)
+        report("Putting the draws together")
+        with report.aside():
+            return noted(finish_call(call, job, outcome, quiet=quiet), model)
 
 
 DRAWN = ("posterior", "sample_stats")
@@ -293,6 +294,7 @@ OF_TARGET = ("target_ess", "least_ess", "least_ess_of")
 """Attributes that say whether the first draws sufficed."""
 
 
+@called_as("extend(idata, draws=1000, model=model)")
 def extend(
     idata: xr.DataTree,
     *,
@@ -330,7 +332,7 @@ def extend(
     max_time : float, optional
         Seconds, compiling apart, after which the chains stop; that of the run does not count.
     progressbar : bool or str, default True
-        As in `pm.sample`.
+        As in `pm.sample`; where there is no terminal, a line every ten seconds.
     progressbar_theme : rich.theme.Theme, optional
     quiet : bool, default False
         Neither progress nor messages; warnings are given all the same.
@@ -367,45 +369,48 @@ def extend(
     (4, 800)
     """
     check_whole(1, draws=draws, cores=cores)
+    check_progressbar(progressbar)
     limit = Goal(max_time=max_time)
     parts, about = _stored(idata)
     show = bool(progressbar) and not quiet
     call = replace(about["call"], tune=0, discard_tuned_samples=True)
-    job, chosen = reopen(about, parts["plan"], model, kernel, cores=cores, show=show)
-    runs, _ = read_chains(chosen.plan, [parts["chains"]])
-    extend_runs(runs, max(draws, *(run.state.n_draws for run in runs)))
-    for run in runs:
-        run.keep_trace = "tempering_trace" in idata.children
-        if not (run.keep_trace and "tempering_states" in idata.children):
-            run.hot = None
-        elif run.hot is not None:
-            run.hot.n_seen = 0  # places in the trace of the new draws
-    job = replace(job, deadline=deadline_in(max_time))
-    watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
-    ahead = drawn_in_all(runs)
-    outcome = Outcome(chosen, runs, total=draws)
-    outcome = replace(outcome, interrupted=run_to(job, outcome, watch, Recorder()))
-    seconds = {"run": perf_counter() - job.deadline.began}
-    pace = pace_of(seconds["run"], runs, ahead)
-    cut = cut_of(job.deadline, limit, draws, draws_of(runs), pace)
-    cuts = [] if outcome.interrupted or cut is None else [cut]
-    warn_of_run(outcome, cuts, draws, max_time=max_time, new="new ")
-    new = build_datatree(call, outcome, seconds)
-    with_plan(new, call, job, outcome, before=about["draws"])
-    whole = join_draws(idata, new)
-    path = chosen.plan.reference.path
-    drawn = {rv.name for rv in path.model.free_RVs}
-    if BRIDGE[0] in whole["tempering"].attrs and drawn <= set(whole["posterior"].data_vars):
-        states = unconstrained_draws(whole, path.model, path.layout)
-        n_steps = int(whole["sample_stats"]["n_steps"].sum())
-        found = bridged(chosen.plan.reference, states, job.cores, n_steps) or (nan, nan)
-        whole["tempering"].attrs |= bridge_attributes(*found, states.shape[0] * states.shape[1])
-    seconds = {"run": whole["tempering"].attrs["sampling_seconds"]}
-    close(
-        whole, whole_model(job.prior.path.model), seconds, quiet=quiet,
-        convergence_checks=call.convergence_checks,
-    )  # fmt: skip
-    return noted(whole, model)
+    with compiling_status(show, progressbar_theme) as report:
+        job, chosen = reopen(about, parts["plan"], model, kernel, cores=cores, report=report)
+        runs, _ = read_chains(chosen.plan, [parts["chains"]])
+        extend_runs(runs, max(draws, *(run.state.n_draws for run in runs)))
+        for run in runs:
+            run.keep_trace = "tempering_trace" in idata.children
+            if not (run.keep_trace and "tempering_states" in idata.children):
+                run.hot = None
+            elif run.hot is not None:
+                run.hot.n_seen = 0  # places in the trace of the new draws
+        job = replace(job, deadline=deadline_in(max_time))
+        ahead = drawn_in_all(runs)
+        outcome = Outcome(chosen, runs, total=draws)
+        watch = partial(ChainProgress, progressbar=progressbar)
+        outcome = replace(outcome, interrupted=run_to(job, outcome, watch, Recorder()))
+        seconds = {"run": perf_counter() - job.deadline.began}
+        pace = pace_of(seconds["run"], runs, ahead)
+        cut = cut_of(job.deadline, limit, draws, draws_of(runs), pace)
+        cuts = [] if outcome.interrupted or cut is None else [cut]
+        warn_of_run(outcome, cuts, draws, max_time=max_time, new="new ")
+        new = build_datatree(call, outcome, seconds)
+        with_plan(new, call, job, outcome, before=about["draws"])
+        whole = join_draws(idata, new)
+        path = chosen.plan.reference.path
+        drawn = {rv.name for rv in path.model.free_RVs}
+        if BRIDGE[0] in whole["tempering"].attrs and drawn <= set(whole["posterior"].data_vars):
+            states = unconstrained_draws(whole, path.model, path.layout)
+            n_steps = int(whole["sample_stats"]["n_steps"].sum())
+            found = bridged(chosen.plan.reference, states, job.cores, n_steps) or (nan, nan)
+            whole["tempering"].attrs |= bridge_attributes(*found, states.shape[0] * states.shape[1])
+        seconds = {"run": whole["tempering"].attrs["sampling_seconds"]}
+        with report.aside():
+            close(
+                whole, whole_model(job.prior.path.model), seconds, quiet=quiet,
+                convergence_checks=call.convergence_checks,
+            )  # fmt: skip
+        return noted(whole, model)
 
 
 def _stored(idata: xr.DataTree) -> tuple[dict[str, bytes], dict[str, Any]]:

@@ -14,7 +14,6 @@ from time import perf_counter
 from typing import Literal
 
 import numpy as np
-from pymc.progress_bar import ProgressBarManager
 
 from pymc_tempering.chain.chains import (
     ChainRun,
@@ -62,7 +61,7 @@ MAX_ROUNDS = 12
 MANY = 1e7
 """Draws from which on a number of them is told by its first digit."""
 
-type Watch = Callable[[list[ChainRun], Ladder, int], ProgressBarManager]
+type Watch = Callable[[list[ChainRun], Ladder, int], object]
 
 
 @dataclass(frozen=True)
@@ -204,7 +203,7 @@ def run_rounds(
     call : Call
     chosen : ChosenPlan
     watch : callable
-        `watch(runs, ladder, n_draws)` gives a progress bar for that round.
+        `watch(runs, ladder, n_draws)` gives what tells how far a round is.
     recorder : Recorder, optional
         Told where the run stands: before the first draw, whenever it asks for it, and when chains
         have stopped.
@@ -258,6 +257,7 @@ def _draw(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> Outcome:
             recorder.save(job, at)
     except KeyboardInterrupt:
         return replace(at, interrupted=True)
+    job.report("Draws of the reference")
     beside, interrupted = draw_beside(job, at.beside, draws)
     at = replace(at, beside=beside)
     ended = interrupted or run_to(job, at, watch, recorder)
@@ -273,12 +273,13 @@ def _judge(
     in seconds for a draw of each chain.
     """
     goal, drawn = call.goal, draws_of(at.runs)
+    job.report("Looking at the draws")
     told = partial(cut_of, job.deadline, goal, _first_length(job, call), drawn, pace)
     if drawn < at.total and not have_least_draws(at.runs):
         return replace(at, cut=told()), "end"
     has_time = job.deadline.left > perf_counter() - began
     if at.repeats_left and has_time and _outgrown(at):
-        job.report("The run met a region that its reference hardly covers: fitting again")
+        job.tell("The run met a region that its reference hardly covers: fitting again")
         return replace(at, repeats_left=at.repeats_left - 1), "refit"
     if goal.single:
         return replace(_with_bridge(job, at, began), cut=told()), "end"
@@ -292,12 +293,11 @@ def _judge(
     if goal.ess_alone and not (more or at.rounds):
         return replace(at, least=least, cut=told(least=least)), "end"
     if not (goal.ess_alone or job.deadline.late):
-        silent = replace(job, report=lambda line: None)
-        at = replace(at, chosen=more_looks(silent, at.chosen, steps_of(at.runs) // 2))
+        at = replace(at, chosen=more_looks(job, at.chosen, steps_of(at.runs) // 2))
     evidence = at.evidence
     line = _line_of(at, evidence, least, perf_counter() - job.deadline.began)
     at = replace(at, rounds=(*at.rounds, line))
-    job.report(f"{line}{goal.wanted()}")
+    job.tell(f"{line}{goal.wanted()}")
     unmet = "" if goal.ess_alone else goal.unmet(evidence)
     if not (more or unmet) or _is_over(job, goal, at):
         cut = told(least=least, mcse=evidence.mcse)
@@ -406,28 +406,24 @@ def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
         paused = paused or recorder.due() or final.late
         return paused
 
-    with watch(runs, at.chosen.plan.ladder, total) as progress:
-        try:
-            recorder.save(job, at)
-            while not (deadline.late and have_least_draws(runs)):
-                goal, paused = min(goal, total), False
-                interrupted = move(
-                    at.chosen.plan, runs, goal, watch=progress.update, deadline=deadline,
-                    pause=pause,
-                )  # fmt: skip
-                over = goal == total or deadline.late
-                if interrupted or paused or over:
-                    progress.update()
-                    recorder.save(job, at)
-                if interrupted:
-                    return True
-                if paused and draws_of(runs) < goal and not final.late:
-                    continue
-                if over:
-                    return False
-                goal = int(PART_GROWTH * goal) + 1
-        except KeyboardInterrupt:  # while it was saved
-            return True
+    job.report(watch(runs, at.chosen.plan.ladder, total))
+    try:
+        recorder.save(job, at)
+        while not (deadline.late and have_least_draws(runs)):
+            goal, paused = min(goal, total), False
+            interrupted = move(at.chosen.plan, runs, goal, deadline=deadline, pause=pause)
+            over = goal == total or deadline.late
+            if interrupted or paused or over:
+                recorder.save(job, at)
+            if interrupted:
+                return True
+            if paused and draws_of(runs) < goal and not final.late:
+                continue
+            if over:
+                return False
+            goal = int(PART_GROWTH * goal) + 1
+    except KeyboardInterrupt:  # while it was saved
+        return True
     return False
 
 

@@ -1,7 +1,6 @@
 """`sample`: simulated tempering with the whole chain in compiled code, chains on threads."""
 
 import inspect
-import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -14,7 +13,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_seed, check_whole
+from pymc_tempering.arguments import called_as, check_whole, rng_of
 from pymc_tempering.chain.pieces import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
@@ -40,6 +39,7 @@ from pymc_tempering.sampling.call import (
     plain_options,
     refuse,
     refuse_model,
+    silence,
 )
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.finish import finish_call
@@ -49,15 +49,14 @@ from pymc_tempering.sampling.precompile import (
     compile_prior_alone,
     with_prior_constant,
 )
-from pymc_tempering.sampling.recorded import ChainProgress
+from pymc_tempering.sampling.progress import ChainProgress, check_progressbar
 from pymc_tempering.sampling.rounds import run_rounds
-
-logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
 LEAST_SHARE = 0.1
 """Share of `max_time` that the chains get at least, also where the plan took all of it."""
 
 
+@called_as("sample(1000, model=model)")
 def sample(
     draws: int | None = None,
     *,
@@ -122,7 +121,7 @@ def sample(
     random_seed : int or numpy.random.Generator, optional
         Same seeds give the same draws, whatever `cores` and `executor` are.
     progressbar : bool or str, default True
-        As in `pm.sample`.
+        As in `pm.sample`; where there is no terminal, a line every ten seconds.
     progressbar_theme : rich.theme.Theme, optional
     quiet : bool, default False
         Neither progress nor messages; warnings are given all the same.
@@ -272,7 +271,8 @@ def sample(
     draws, goal = goal_of(draws, target_ess, target_mcse, max_time, max_steps)
     refuse_model(draws, "sample")
     check_whole(1, cores=cores)
-    check_seed(random_seed)
+    check_progressbar(progressbar)
+    rng = rng_of(random_seed)
     options = Options(
         ladder_move, reference, betas, rungs_per_barrier, check_looks,
         weight_adaptation, rung_weights,
@@ -287,36 +287,37 @@ def sample(
     given, model = model, find_model(model)
     check_kept_names(model, call.var_names)
     cores = min(chains, cores or os.cpu_count() or 1)
-    rng = np.random.default_rng(random_seed)
     show, tally = bool(progressbar) and not quiet, Tally()
     with (
         ending_by_sigterm(checkpoint is not None) as leave_if_told,
         recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder,
+        compiling_status(show, progressbar_theme) as report,
     ):
-        with compiling_status(show) as report:
-            check_for = max_time and CHECK_SHARE * max_time
-            model = sampled_model(model, kernel, tempered, reference, report, check_for)
-            prior, compound = compile_with_kernels(
-                model, kernel, target_accept, report, terms=find_terms(model, tempered),
-                check_for=check_for,
-            )  # fmt: skip
-            alone = compile_prior_alone(prior, kernel, target_accept, report)
-            report("Preparing the loops")
-            compile_loops(prior.path, compound, options)
-            tally.end("compiling")
-            crew = crew_of(executor, prior, compound)
-            deadline = deadline_in(max_time)
-            plan_by = deadline.part(PLAN_SHARE)
-            job = Job(prior, compound, options, rng, cores, report, plan_by, crew, tally)
-            job = with_prior_constant(job, alone, draws=draws, chains=chains)
-            tally.end("prior_constant")
-            chosen = choose_plan(job)
+        check_for = max_time and CHECK_SHARE * max_time
+        model = sampled_model(model, kernel, tempered, reference, report, check_for)
+        prior, compound = compile_with_kernels(
+            model, kernel, target_accept, report, terms=find_terms(model, tempered),
+            check_for=check_for,
+        )  # fmt: skip
+        alone = compile_prior_alone(prior, kernel, target_accept, report)
+        report("Preparing the loops")
+        compile_loops(prior.path, compound, options)
+        tally.end("compiling")
+        crew = crew_of(executor, prior, compound)
+        deadline = deadline_in(max_time)
+        plan_by = deadline.part(PLAN_SHARE)
+        tell = silence if quiet else report.tell
+        job = Job(prior, compound, options, rng, cores, report, tell, plan_by, crew, tally)
+        job = with_prior_constant(job, alone, draws=draws, chains=chains)
+        tally.end("prior_constant")
+        chosen = choose_plan(job)
         leave_if_told()  # a search that was cut short is nothing to go on with
-        tell = (lambda line: None) if quiet else logger.info
-        job = replace(job, deadline=_run_deadline(deadline, chosen, max_time), report=tell)
-        watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
+        job = replace(job, deadline=_run_deadline(deadline, chosen, max_time))
+        watch = partial(ChainProgress, progressbar=progressbar)
         outcome = run_rounds(job, call, chosen, watch, recorder)
-        return noted(finish_call(call, job, outcome, quiet=quiet), given)
+        report("Putting the draws together")
+        with report.aside():
+            return noted(finish_call(call, job, outcome, quiet=quiet), given)
 
 
 def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None) -> Deadline:

@@ -12,9 +12,11 @@ from pymc.blocking import PointType, StatsType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from rich.console import Console
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_tempering.arguments import rng_of
 from pymc_tempering.borrowed.private import BlockedStepWithBars
 from pymc_tempering.chain.chains import (
     ChainState,
@@ -44,6 +46,9 @@ from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.precompile import compile_prior_alone, with_prior_constant
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+ROOM = 110
+"""Characters of a terminal that PyMC's table of progress needs for two columns more."""
 
 CHUNK = 2000
 """Iterations between two looks at signals, so that Ctrl-C gets through."""
@@ -195,7 +200,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
             ladder_move, reference, betas, rungs_per_barrier, check_looks, weight_adaptation,
             rung_weights,
         )  # fmt: skip
-        warmup_rng = np.random.default_rng(random_seed)
+        warmup_rng = rng_of(random_seed)
         show = progressbar and not quiet and logger.isEnabledFor(logging.INFO)
         with compiling_status(show) as report:
             self.inner = sampled_model(self.model, kernel, tempered, reference, report)
@@ -279,7 +284,9 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
 
     @staticmethod
     def columns() -> list[TextColumn]:
-        """Columns in PyMC's table of progress."""
+        """Columns in PyMC's table of progress; none where they would cut the numbers of others."""
+        if Console().width < ROOM:
+            return []
         return [
             TextColumn("{task.fields[steps]}", table_column=Column("Steps/draw", ratio=1)),
             TextColumn("{task.fields[beta_min]:.2g}", table_column=Column("Lowest beta", ratio=1)),

@@ -8,6 +8,7 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from pymc_tempering.arguments import check_kind, rng_of
 from pymc_tempering.comparison.compare import check_same_data
 from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
@@ -136,6 +137,8 @@ def prior_sensitivity(
     """
     chosen, idata = find_model(model), pymc_draws(idata, model)
     check_draws(idata)
+    for argument, value in {"scale": scale or {}, "data": data or {}}.items():
+        check_kind(argument, value, Mapping, "a dict from names to lists of values")
     changes = [change_of_scale(chosen, *item) for item in (scale or {}).items()]
     changes += [change_of_data(chosen, *item) for item in (data or {}).items()]
     _check_names([change.name for change in changes])
@@ -143,7 +146,7 @@ def prior_sensitivity(
         var_names or (), idata["posterior"].to_dataset(), "the posterior's variables"
     )
     settings = _settings(idata, cores, sample_kwargs or {})
-    seed = np.random.default_rng(random_seed)
+    seed = rng_of(random_seed)
     seeds, own = seed.spawn(len(changes)), seed.spawn(1)[0]
     with compiling_status(progressbar and not quiet) as report:
         report("Reading the draws")

@@ -11,6 +11,7 @@ from pymc.variational.opvi import Approximation
 from pytensor.graph.traversal import ancestors
 from scipy.special import gammaln, logsumexp
 
+from pymc_tempering.borrowed.private import AnyMixtureRV
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import khat_limit, kish
 from pymc_tempering.evidence.result import Evidence
@@ -62,6 +63,15 @@ class Drift:
         """
         return bool(abs(self.change) + 2.0 * self.error < self.tolerance)
 
+    @property
+    def in_words(self) -> str:
+        """Say whether the ELBO is at rest; it may move by less than what passes."""
+        if not self.converged:
+            return "no"
+        if abs(self.change) > 2.0 * self.error:
+            return "nearly, still moving"
+        return "yes" if self.error < TOLERANCE else "as far as its noise tells"
+
     def __str__(self) -> str:
         if not self.window:
             return f"fewer than {MIN_WINDOW} iterations at T = 1, too few to judge"
@@ -104,6 +114,32 @@ def elbo_drift(elbo: FloatArray) -> Drift:
     half = window[1].ravel()
     spread = 1.4826 * float(np.median(np.abs(half - np.median(half))))
     return Drift(change, error, max(TOLERANCE, NOISE_SHARE * spread), window.size)
+
+
+ALIKE = 0.25
+"""Components whose means differ by less, in standard deviations of the fit, have merged."""
+
+
+def merged(approx: Approximation) -> list[str]:
+    """Say which components of a mixture in the likelihood the fit has at the same place."""
+    model = approx.model
+    if not any(isinstance(rv.owner.op, AnyMixtureRV) for rv in model.observed_RVs):
+        return []
+    mean, sd = approx.mean.eval(), approx.std.eval()
+    found = []
+    for name, (_, place, shape, _) in approx.groups[0].ordering.items():
+        value = next(v for v in model.value_vars if v.name == name)
+        rv = model.values_to_rvs[value]
+        part, width = mean[place], sd[place]
+        if len(shape) != 1 or part.size < 2 or rv.owner.op.ndim_supp:
+            continue
+        if np.ptp(part) < ALIKE * width.min():
+            found.append(
+                f"All {part.size} elements of {rv.name!r} are at the same place: these components "
+                "of the mixture have merged. Heat can merge them, and so can equal starts: compare "
+                "with method='advi' and start= apart, or with pmt.sample."
+            )
+    return found
 
 
 METHOD = "psis_vi"
@@ -235,6 +271,8 @@ def assess(
     and the k-hat of 2000 draws may not show it.
     """
     own, defensive = log_weights(approx, target, draws, rng)
+    full = isinstance(approx, pm.FullRank)
+    advice = "more iterations" if full else 'approx="fullrank", more iterations'
     if np.isnan(own).any():
         share = np.isnan(own).mean()
         sentence = (
@@ -251,21 +289,22 @@ def assess(
     if not khat <= (limit := khat_limit(draws)):
         sentences.append(
             f"Pareto k-hat is {khat:.2f}, above {limit:.2f}: the approximation is far from the "
-            'posterior; do not trust its spread. Try approx="fullrank", more iterations, or '
-            "pmt.sample."
+            f"posterior; do not trust its spread. Try {advice}, or pmt.sample."
         )
-    evidence = None if target.no_evidence else _evidence(defensive, target.log_orderings)
+    evidence = None
+    if not target.no_evidence:
+        evidence = _evidence(defensive, target.log_orderings, advice)
     return Assessment(elbo, mcse, khat, evidence, tuple(sentences))
 
 
-def _evidence(log_weight: FloatArray, log_orderings: float) -> Evidence:
+def _evidence(log_weight: FloatArray, log_orderings: float, advice: str) -> Evidence:
     log_z, error, khat, ess = psis(log_weight)
     sentences = []
     if not khat <= (limit := khat_limit(log_weight.size)):
         error = np.inf
         sentences.append(
             f"The importance weights have a Pareto k-hat of {khat:.2f}, above {limit:.2f}: log Z "
-            'has no error. Use approx="fullrank" or pmt.sample.'
+            f"has no error. Use {advice}, or pmt.sample."
         )
     return Evidence(
         log_z=log_z + log_orderings,

@@ -1,7 +1,6 @@
 """The front doors ``fit`` and ``refine``, and the fits of a call: here, or on workers."""
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -22,10 +21,11 @@ from pymc_tempering.exceptions import (
     DiscreteVariableError,
     LikelihoodError,
     ModelError,
-    TemperingWarning,
+    warn_user,
 )
 from pymc_tempering.executors.chunks import Crew, check_executor, pack_made, run_work
 from pymc_tempering.model.check import find_model, improper_priors
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE, no_search_for_garbage
 from pymc_tempering.model.handle import CompiledModel
@@ -163,7 +163,8 @@ SHOW_EVERY = 100
 @contextmanager
 def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[FitRun], None]]:
     """Yield a function that shows the iterations, loss and E[1/T] of a run."""
-    with status_line(progressbar) as report:
+    with compiling_status(progressbar) as report:
+        report("Preparing the fit")
         shown = -SHOW_EVERY
 
         def show(run: FitRun) -> None:
@@ -195,11 +196,12 @@ def fits_here(
 ) -> Iterator[tuple[FitRun, Judged]]:
     """Fit from each start, and say how it ended; one that was interrupted is the last."""
     for start in starts:
-        run = begin_fit(model, options, start)
-        run.callbacks = callbacks
-        with show_progress(options.n, progressbar) as run.show:
+        with show_progress(options.n, progressbar) as show:
+            run = begin_fit(model, options, start)
+            run.callbacks, run.show = callbacks, show
             run_fit(run)
-        yield run, _judge(run)
+            judged = _judge(run)
+        yield run, judged
         if run.stopped == "interrupted":
             return
 
@@ -382,7 +384,8 @@ def fit(
         two thirds of the iterations of the tempered stage; half of them are given up in each
         round, and the best end by the ELBO goes on, a tempered or a cold one. Heat leads out of
         bad starts, and can merge parts of a model. By default 8 for VT with annealed first
-        temperatures, else 0.
+        temperatures; 1 for AVI, from the same start and on top of ``n`` as far as ``max_n``
+        allows, so that it ends no worse than ``pm.fit`` would there; else 0.
     executor : concurrent.futures.Executor, optional
         Who does the fits, which then run at the same time: a pool of processes, or
         ``client.get_executor()`` of Dask. Same seeds give the same fits. Takes no ``callbacks``.
@@ -521,7 +524,8 @@ def refine(
     goal = run.n + n
     with show_progress(goal, progressbar) as run.show:
         run_cold(run, goal, goal)
-    _warn(_attach(run, finish(run)))
+        report = finish(run)
+    _warn(_attach(run, report))
     return approx
 
 
@@ -535,4 +539,4 @@ def _attach(run: FitRun, report: TemperedFit) -> Approximation:
 
 def _warn(approx: Approximation) -> None:
     for sentence in approx.tempering.warnings:
-        warnings.warn(sentence, TemperingWarning, stacklevel=3)
+        warn_user(sentence)

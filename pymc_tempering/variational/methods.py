@@ -124,6 +124,8 @@ class FitOptions:
             return self.trials
         tempered = self.method == "variational_tempering"
         hot = self.temperatures is None or len(self.temperatures) > 1
+        if self.method == "annealed":
+            return int(hot)
         return TRIALS if tempered and hot and self.first_temperatures == "annealed" else 0
 
     @property
@@ -188,9 +190,17 @@ def plan_fit(options: FitOptions, model: pm.Model) -> FitPlan:
                 f"{n}; raise n or lower tA"
             )
         n_trials = int(TRIALS_SHARE * iterations) if options.n_trials else 0
-        n_tempered = iterations - n_trials
+        if options.n_trials and _is_beside(options):
+            n_trials, n_tempered = min(n_trials, options.most - n), iterations
+        else:
+            n_tempered = iterations - n_trials
     plan = METHODS[options.method](options, model, n_tempered)
     return replace(plan, n_tempered=n_tempered, n_trials=n_trials)
+
+
+def _is_beside(options: FitOptions) -> bool:
+    """Whether the trial comes on top of ``n``: by default an annealing keeps all iterations."""
+    return options.method == "annealed" and options.trials is None
 
 
 def plan_advi(options: FitOptions, model: pm.Model, n_tempered: int) -> FitPlan:
@@ -203,7 +213,8 @@ def plan_annealed(options: FitOptions, model: pm.Model, n_tempered: int) -> FitP
     """AVI: Section 2.2 of Mandt et al. (2016)."""
     start = LARGEST if options.temperatures is None else float(options.temperatures[-1])
     # with trials its end at T = 1 is what they are compared with
-    n_annealed = int(ANNEALED_SHARE * n_tempered) if options.n_trials else n_tempered
+    shorter = options.n_trials and not _is_beside(options)
+    n_annealed = int(ANNEALED_SHARE * n_tempered) if shorter else n_tempered
     temperature = GivenTemperature(annealing_schedule(options.schedule, start, n_annealed))
     return FitPlan(options, global_likelihood, GivenTemperature(), temperature)
 

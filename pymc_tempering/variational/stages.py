@@ -14,7 +14,7 @@ from pymc.variational.opvi import Approximation
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import LikelihoodError
-from pymc_tempering.variational.assess import UntemperedModel, assess, elbo_drift
+from pymc_tempering.variational.assess import UntemperedModel, assess, elbo_drift, merged
 from pymc_tempering.variational.fit_step import FitStep, Values, inverse_temperatures
 from pymc_tempering.variational.methods import FitPlan
 from pymc_tempering.variational.temperatures import Setting, StageTemperature
@@ -253,7 +253,9 @@ def restore_best(run: FitRun) -> KeptValues:
 def run_fit(run: FitRun) -> None:
     """Run all stages of a fit."""
     run_tempered(run)
-    run_cold(run, run.plan.options.n, run.plan.options.most)
+    n, most = run.plan.options.n, run.plan.options.most
+    beside = run.n - run.n_tempered if run.plan.options.trials is None else 0
+    run_cold(run, min(n + beside, most) if run.plan.options.method == "annealed" else n, most)
 
 
 def run_tempered(run: FitRun) -> None:
@@ -355,7 +357,7 @@ def finish(run: FitRun) -> TemperedFit:
     drift = elbo_drift(run.elbo[run.n_before : run.n])
     converged = drift.converged and not stopped
     worth = assess(run.approx, run.target, run.rng)
-    sentences = [*stopped, *worth.warnings]
+    sentences = [*stopped, *worth.warnings, *merged(run.approx)]
     if not converged and not stopped:
         sentences.append(
             f"The fit is not at rest: {drift}. Go on with pmt.refine(approx, n), or take an "

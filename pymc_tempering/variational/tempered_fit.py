@@ -12,7 +12,7 @@ from pymc.variational.opvi import Approximation
 from pymc_tempering.arguments import as_seed, check_whole
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import text_as_html
-from pymc_tempering.evidence.result import Evidence, plus_minus
+from pymc_tempering.evidence.result import Evidence, counted, plus_minus
 from pymc_tempering.model.bambi import noted
 from pymc_tempering.plots.sheet import (
     BLUE,
@@ -179,7 +179,7 @@ class TemperedFit:
             ("ELBO at T = 1", f"{plus_minus(self.elbo, self.elbo_mcse)} nats"),
             ("Pareto k-hat", f"{self.khat:.2f}"),
             ("iterations", f"{self.n_iterations}, {self.n_tempered} of them tempered"),
-            ("converged", f"{'yes' if self.converged else 'no'}: {self.drift}"),
+            ("converged", f"{self.drift.in_words if self.converged else 'no'}: {self.drift}"),
         ]
         if self.evidence is not None:
             log_z = plus_minus(self.evidence.log_z, self.evidence.mcse)
@@ -187,6 +187,8 @@ class TemperedFit:
         if (trials := self.trials) is not None:
             values = f"ELBO {trials.elbo:.1f}, of the tempered stage {trials.tempered_elbo:.1f}"
             end = "the best goes on" if trials.won else "given up"
+            if self.method == "annealed" and trials.won:
+                end += ", so that heat was no better than pm.fit"
             count = f"{trials.starts} in {trials.n} iterations"
             rows.append(("trials at T = 1", f"{count}, {values} nats: {end}"))
         if self.tempered is not None:
@@ -197,7 +199,7 @@ class TemperedFit:
         rows = self._rows()
         width = max(len(label) for label, _ in rows)
         lines = ["TemperedFit", *(f"  {label:<{width}}  {text}" for label, text in rows)]
-        return "\n".join([*lines, *(f"  ! {sentence}" for sentence in self.warnings)])
+        return "\n".join([*lines, *(f"  ! {note}" for note in counted(self.warnings))])
 
     def _repr_html_(self) -> str:
         return text_as_html(self)

@@ -311,7 +311,9 @@ def test_cross_checks_are_weights():
 
 @pytest.mark.parametrize("bad", [{}, [], "runs", None, marked(1)])
 def test_what_is_no_list_of_runs_is_refused(bad):
-    with pytest.raises(ValueError, match="idatas must be DataTrees by name, or a list"):
+    with pytest.raises(
+        ValueError, match=r"average (takes runs by name, a list|needs at least one)"
+    ):
         pmt.average(bad, [1, 1])
 
 

@@ -361,8 +361,9 @@ def test_models_of_a_comparison_are_checked():
         pmt.bayes_factor(run, run, models=[model])
     with pytest.raises(pmt.exceptions.ModelError, match=r"model must be a pymc\.Model.*not str"):
         pmt.compare({"a": run}, models={"a": "a"})
-    with pytest.raises(ValueError, match="a dict of name to run, not list"):
-        pmt.compare([run])
+    with pytest.raises(ValueError, match="compare takes runs by name, a list of them"):
+        pmt.compare(run)
+    assert pmt.compare([run, run]).index.tolist() == ["0", "1"]
 
 
 def test_a_model_on_the_stack_is_not_taken_for_all_models():

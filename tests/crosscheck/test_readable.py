@@ -229,7 +229,7 @@ def test_progress_names_the_methods_and_quiet_has_none(conjugate):
     for options, shown in (({}, True), ({"quiet": True}, False), ({"progressbar": False}, False)):
         out = io.StringIO()
         console = Console(file=out, force_terminal=True, width=100)
-        with patch.object(status, "open_console", lambda console=console: console):
+        with patch.object(status, "open_console", lambda theme, console=console: console):
             pmt.cross_check(
                 posterior_tree(x=x), model, ["smc", "bridge_sampling"], random_seed=1, **options
             )

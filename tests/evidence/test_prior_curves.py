@@ -94,10 +94,10 @@ def test_texts_fit_into_eighty_columns(against):
     assert ("other" in text) == (against is not None)
 
 
-def test_the_default_shows_no_error_and_warnings_show():
+def test_the_default_shows_no_error_and_warnings_are_counted():
     found = sensitivity(warnings=("Sample more <draws>.",))
     [row] = [line for line in repr(found).splitlines() if line.split()[:1] == ["1"]]
     assert row.split()[4:] == ["0", "4000", "-", "reweighted"]
-    assert "! Sample more <draws>." in repr(found)
-    assert "<li>Sample more &lt;draws&gt;.</li>" in found._repr_html_()
+    assert "! 1 warning, see .warnings" in repr(found)
+    assert "<li>1 warning, see .warnings</li>" in found._repr_html_()
     assert "nan" in repr(sensitivity(curves=(replace(curve(), log_z=np.full(3, np.nan)),)))

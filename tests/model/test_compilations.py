@@ -81,7 +81,7 @@ def test_a_real_compilation_is_seen_and_the_listener_leaves(monkeypatch):
 
 def test_the_line_carries_the_note(monkeypatch):
     console = Console(force_terminal=True, record=True, width=100, file=StringIO())
-    monkeypatch.setattr(status, "open_console", lambda: console)
+    monkeypatch.setattr(status, "open_console", lambda theme: console)
     with status_line(True, lambda: ", compiling run") as report:
         report("Learning")
         console.print("")  # refreshes the line

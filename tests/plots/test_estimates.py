@@ -200,8 +200,8 @@ def test_a_model_without_an_error_is_hollow():
 def test_bayes_factors_of_what_is_no_table():
     with pytest.raises(ValueError, match="lacks"):
         pmt.plot_bayes_factors(pd.DataFrame({"log_z": [1.0]}))
-    with pytest.raises(ValueError, match="dict of name to run"):
-        pmt.plot_bayes_factors([1, 2])
+    with pytest.raises(ValueError, match="takes runs by name"):
+        pmt.plot_bayes_factors(1)
     nothing = pd.DataFrame(columns=["log_z", "mcse", "probability", "p_mcse"])
     with pytest.raises(ValueError, match="plot_bayes_factors needs at least one model"):
         pmt.plot_bayes_factors(nothing)

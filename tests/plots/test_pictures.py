@@ -11,6 +11,7 @@ from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.alarms import neighbor_rejection
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.exceptions import NotTemperedError
@@ -486,6 +487,29 @@ def test_summary_has_a_panel_for_looks_only_where_there_are_any(run, fitted):
     assert title.endswith("ok; 4 × 200 draws, 3 rungs")
 
 
+@pytest.mark.parametrize("backend", ["matplotlib", "plotly"])
+def test_each_panel_of_a_summary_says_what_it_shows_of_this_run(backend):
+    """Below the name of its horizontal axis; numbers that the picture shows, too."""
+    run = picture_runs.fitted_run(4, 400, strange=0)
+    trips = run["sample_stats"]["tour_start"].transpose("chain", "draw").values.sum(axis=1) - 1
+    pc = pmt.plot_summary(run, backend=backend)
+    labels = {}
+    for name in pc.viz["plot"].panel.values.tolist():
+        target = pc.get_target(None, {"panel": name})
+        if backend == "matplotlib":
+            labels[name] = target.get_xlabel().split("\n")
+        else:
+            place = target.figure.get_subplot(target.row, target.col)
+            labels[name] = place.xaxis.title.text.split("<br>")
+    assert all(len(lines) == 2 for lines in labels.values())
+    assert labels["round_trips"][1] == f"{trips.min()} to {trips.max()} round trips a chain"
+    assert labels["path"][1] == f"this chain makes {trips[0]} round trips in all"
+    largest = neighbor_rejection(read_cycles(run)).max()
+    assert labels["rejection"][1] == f"at most {largest:.2f}: no gap"
+    arrived = run["tempering_check"]["arrived"].values
+    assert labels["looks"][1] == f"{arrived.sum()} of {arrived.size} looks have arrived"
+
+
 def test_a_reference_with_a_heavy_tail_does_not_flatten_the_barrier(run):
     heavy = run.copy()
     trace = heavy["tempering_trace"].to_dataset()
@@ -494,4 +518,4 @@ def test_a_reference_with_a_heavy_tail_does_not_flatten_the_barrier(run):
     pc = pmt.plot_barrier(heavy, backend="none")
     assert points(drawn(pc, "dots", "barrier"))[0].size == 4
     [words] = drawn(pc, "beyond", "barrier", part="above")["string"]
-    assert words.startswith("▲ λ = ")
+    assert words.startswith("▲ off the axis: λ = ")

@@ -24,7 +24,6 @@ from support.foreign_imports import foreign_imports
 from pymc_tempering.borrowed import private
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.sampling.finish import ArrayTrace
-from pymc_tempering.sampling.recorded import ChainProgress
 
 PACKAGE = "pymc_tempering"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
@@ -186,16 +185,6 @@ def test_a_step_method_is_made_where_pymc_asks_by_other_names(monkeypatch, name)
 
     assert Step._state_class is int
     assert Step._progressbar_config(2) == ([], {"tries": [0, 0]})
-
-
-def test_without_what_makes_bars_there_are_none(monkeypatch):
-    monkeypatch.delattr(private.ProgressBarManager, "_create_backend")
-    ladder = SimpleNamespace(log_z=[0.0], log_weights=[0.0])
-    run = SimpleNamespace(state=SimpleNamespace(n_draws=0))
-    progress = ChainProgress([run], ladder, 10, True, None)
-    assert not progress.wanted
-    with progress:
-        progress.update()
 
 
 def fault_of(dotted):

@@ -17,7 +17,8 @@ from support.transform_moments import kept_moments, moments
 
 import pymc_tempering as pmt
 from pymc_tempering.chain import chains
-from pymc_tempering.sampling import recorded, step_method
+from pymc_tempering.core import status
+from pymc_tempering.sampling import step_method
 
 every_system = pytest.mark.parametrize("name", SYSTEMS)
 STEP_OPTIONS = ("reference", "ladder_move", "check_looks")
@@ -221,14 +222,15 @@ def test_the_callback_sees_every_draw():
 @pytest.mark.parametrize("bar", [True, "combined", "split+stats"])
 def test_progress_is_shown(bar, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    monkeypatch.setattr(recorded, "PATIENCE", 0.0)  # these runs are too short for bars
+    monkeypatch.setattr(status, "LOG_SECONDS", 0.001)  # these runs are too short for lines
     model = system("gaussian").model
     kwargs = {"progressbar": bar, "quiet": False}
     by_step(model, 10, 61, **kwargs)
-    by_sample(model, 10, 61, chains=2, **kwargs)
+    by_sample(model, 1000, 61, chains=2, **kwargs)
     shown = "".join(capfd.readouterr())
     assert "Steps/draw" in shown or bar == "combined"
-    assert "Round trips" in shown or bar == "combined"
+    assert "Sampling: " in shown
+    assert "round trips" in shown or bar == "combined"
 
 
 def test_nothing_is_printed_when_quiet(capfd):

@@ -14,7 +14,6 @@ from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.sampling import rounds
 from pymc_tempering.sampling import search as searching
-from pymc_tempering.sampling.recorded import ChainProgress
 
 SOME = 60
 """Draws that each chain has when the interrupt comes; the tests ask for 40 and 50."""
@@ -90,15 +89,16 @@ def test_an_interrupt_gives_the_draws_so_far_with_whole_tours(monkeypatch):
 
 
 def interrupt_at_look(monkeypatch, number):
-    """Interrupt when the progress bar is updated for the given time."""
+    """Interrupt when the main thread looks at the chains for the given time."""
     looks = []
 
-    def update(self, *args, **kwargs):
+    def look(runs):
         looks.append(1)
         if len(looks) == number:
             raise KeyboardInterrupt
+        return []
 
-    monkeypatch.setattr(ChainProgress, "update", update)
+    monkeypatch.setattr("pymc_tempering.chain.chains.hanging_chains", look)
 
 
 def test_chains_of_unequal_length_are_cut_to_whole_cycles(monkeypatch):

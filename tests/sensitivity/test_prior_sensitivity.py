@@ -61,6 +61,26 @@ def test_curve_of_a_regression_is_the_exact_one(regression, run):
         assert not found.warnings
 
 
+def test_at_the_default_there_is_one_error(regression):
+    """That of log Z in the header; the tours alone, without reference draws, have three times it.
+
+    Away from it errors are right or too large: 2 x 20 values of z in two sums of squares below 45
+    (20 degrees of freedom, false alarm 2 x 1e-3).
+    """
+    factors, z = [0.6, 0.999, 1.0, 1.6], []
+    exact = np.array([regression.log_z(c) for c in factors])
+    for seed in range(20):
+        idata = pmt.sample(150, model=regression.model, random_seed=seed, quiet=True)
+        found = pmt.prior_sensitivity(
+            idata, regression.model, {"coef": factors}, rerun=False, random_seed=1, **QUIET
+        )
+        curve = found["coef"]
+        assert curve.mcse[2] == found.mcse == pmt.log_marginal_likelihood(idata).mcse
+        assert curve.mcse[1] < 1.1 * found.mcse
+        z.append(z_of(curve, exact)[[0, 3]])
+    assert np.all(np.square(z).sum(axis=0) < 45.0)
+
+
 def test_the_same_seed_gives_the_same_curve_however_many_are_fresh(regression, run):
     some = pmt.prior_sensitivity(
         run, regression.model, {"coef": [0.1, 0.5]}, random_seed=3, **QUIET

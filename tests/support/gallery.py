@@ -25,6 +25,7 @@ OF_RESULTS = {
         picture_runs.estimates(), exact=-5.01, **settings
     ),
     "bayes_factors": lambda **settings: pmt.plot_bayes_factors(picture_runs.models(), **settings),
+    "inclusion": lambda **settings: pmt.plot_inclusion(picture_runs.subsets(), **settings),
     "prior_sensitivity": lambda **settings: pmt.plot_prior_sensitivity(
         picture_runs.sensitivity(), **settings
     ),

@@ -1,6 +1,7 @@
 """Made-up runs and results that pictures are drawn of: fixed, small, and without a compiler."""
 
 from dataclasses import fields, replace
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -90,6 +91,16 @@ def models():
     values = {"linear": (-10.0, 0.08), "cubic": (-10.4, 0.3), "spline": (-12.2, 0.1),
               "robust": (-14.5, 1.2), "null": (-61.0, 0.1)}  # fmt: skip
     return {name: Evidence(z, e, "rts", "ok") for name, (z, e) in values.items()}
+
+
+def subsets():
+    """Evidences of all subsets of four terms, of which one has no say."""
+    found, steps = {}, {"age": 2.5, "bmi": 0.8, "sex": 0.0, "size": -1.5}
+    for k in range(5):
+        for terms in combinations(steps, k):
+            log_z = -20.0 + sum(steps[term] for term in terms)
+            found[" + ".join(terms) or "1"] = Evidence(log_z, 0.2, "rts", "ok")
+    return found
 
 
 def sensitivity(against=(-11.0, 0.3), **changes):

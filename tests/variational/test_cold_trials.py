@@ -9,6 +9,7 @@ from support import variational_models as models
 
 import pymc_tempering as pmt
 from pymc_tempering.variational import stages
+from pymc_tempering.variational.assess import elbo_drift
 from pymc_tempering.variational.fitting import first_approximation, prior_locations
 
 pytestmark = [
@@ -159,3 +160,44 @@ def test_the_other_starts_are_draws_from_the_prior():
     with model:
         pm.Flat("anywhere")
     assert prior_locations(first_approximation(model, "meanfield", None, None, 1), 3, 7) == []
+
+
+def three_overlapping(seed):
+    rng = np.random.default_rng(seed)
+    y = np.concatenate([rng.normal(m, 1.0, 40) for m in (-2.0, 0.0, 2.0)])
+    with pm.Model() as model:
+        weights, mu = pm.Dirichlet("weights", np.ones(3)), pm.Normal("mu", 0, 5, shape=3)
+        pm.NormalMixture("y", weights, mu, pm.HalfNormal("scale", 2), observed=y)
+    return model
+
+
+def test_an_annealed_fit_is_no_worse_than_pm_fit_and_says_what_happened():
+    """All components merge, with heat and without; this is said, and which of both goes on."""
+    model = three_overlapping(1)
+    settings = {"model": model, "random_seed": 1, "progressbar": False}
+    with pytest.warns(pmt.TemperingWarning, match="All 3 elements of 'mu' are at the same place"):
+        report = pmt.fit(10_000, **settings).tempering
+    with pytest.warns(pmt.TemperingWarning):
+        plain = pmt.fit(10_000, "advi", **settings).tempering
+    assert report.elbo > plain.elbo - 4.0 * np.hypot(report.elbo_mcse, plain.elbo_mcse)
+    assert (report.trials.starts, report.trials.n, report.n_tempered) == (1, 3333, 5000)
+    assert report.trials.won
+    assert "the best goes on, so that heat was no better than pm.fit" in repr(report)
+
+
+def test_a_fit_that_still_moves_is_not_plainly_at_rest():
+    noise = np.random.default_rng(1).normal(size=8000)
+    assert elbo_drift(0.1 * noise).in_words == "yes"
+    assert elbo_drift(noise + 0.00008 * np.arange(8000)).in_words == "nearly, still moving"
+    assert elbo_drift(noise + 0.001 * np.arange(8000)).in_words == "no"
+    assert elbo_drift(30.0 * noise).in_words == "as far as its noise tells"
+
+
+def test_advice_that_was_followed_is_not_given_again():
+    with pytest.warns(pmt.TemperingWarning) as record:
+        pmt.fit(
+            400, "advi", three_overlapping(2), approx="fullrank", random_seed=1, progressbar=False
+        )
+    texts = [str(one.message) for one in record if "k-hat" in str(one.message)]
+    assert texts
+    assert not [text for text in texts if 'approx="fullrank"' in text]

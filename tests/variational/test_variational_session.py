@@ -66,7 +66,7 @@ def test_callbacks_see_each_iteration_and_stop_one_stage():
             raise StopIteration
 
     approx = pmt.fit(
-        2000, "annealed", models.gaussian(), callbacks=[stop], obj_optimizer=ADAM, **FAST
+        2000, "annealed", models.gaussian(), callbacks=[stop], obj_optimizer=ADAM, trials=0, **FAST
     )
     report = approx.tempering
     assert seen == [(i, i) for i in range(1, 901)]

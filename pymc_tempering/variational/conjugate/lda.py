@@ -10,7 +10,7 @@ import xarray as xr
 from scipy.interpolate import CubicSpline
 from scipy.special import digamma, gammaln, logsumexp
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import check_whole, rng_of
 from pymc_tempering.exceptions import DataError
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
 from pymc_tempering.variational.conjugate.protocol import (
@@ -90,7 +90,7 @@ def complete_documents(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log-likelihood, shape (D,), in nats, and number of held-out words, shape (D,)."""
     check_width(lam[0].shape[0], counts, model.name)
-    observed, held_out = split_documents(counts, np.random.default_rng(random_seed))
+    observed, held_out = split_documents(counts, rng_of(random_seed))
     start = model.start_local(observed)
     gamma = model.local_step(lam, observed, np.ones(len(start)), start).state
     share = gamma / gamma.sum(axis=1, keepdims=True)

@@ -1,6 +1,5 @@
 """Annealed or tempered stochastic variational inference: options, the run, and the front door."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -9,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from pymc_tempering.arguments import check_choice, check_whole
-from pymc_tempering.exceptions import DataError, TemperatureError, TemperingWarning
+from pymc_tempering.arguments import check_choice, check_whole, rng_of
+from pymc_tempering.exceptions import DataError, TemperatureError, warn_user
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals, Local
 from pymc_tempering.variational.conjugate.svi_fit import Fit, elbo
 from pymc_tempering.variational.temperatures import (
@@ -218,11 +217,9 @@ class SviRun:
             self._set_weights(np.eye(1, self.inv_temps.size)[0])
             converged = self._stage(batches, options.n_untempered, "vi")
         if self.batch and not converged:
-            warnings.warn(
+            warn_user(
                 f"the ELBO of {self.model.name} had not converged after {self.iteration} "
-                "iterations: raise iterations or untempered, or tol",
-                TemperingWarning,
-                stacklevel=3,
+                "iterations: raise iterations or untempered, or tol"
             )
         final = np.nan
         if options.elbo_every != 0:
@@ -505,7 +502,7 @@ def svi(
     data = model.check(data)
     given["n_data"] = data.shape[0]
     options = SviOptions(**{field.name: given[field.name] for field in fields(SviOptions)})
-    rng = np.random.default_rng(random_seed)
+    rng = rng_of(random_seed)
     if initial is None:
         lam = model.initialize(data, rng)
     else:

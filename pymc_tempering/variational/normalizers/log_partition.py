@@ -1,7 +1,6 @@
 """The tempered partition function C(T) of a PyMC model: the prior average of its normalizers."""
 
 import logging
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import process_time
@@ -13,7 +12,7 @@ from scipy.interpolate import BarycentricInterpolator
 from pymc_tempering.arguments import as_seed
 from pymc_tempering.core.status import text_as_html
 from pymc_tempering.core.weighting import log_mean, log_mean_error
-from pymc_tempering.exceptions import NormalizerError, TemperingWarning
+from pymc_tempering.exceptions import NormalizerError, warn_user
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.memory import remembered
@@ -261,7 +260,7 @@ def log_partition(
             lambda: _compute(model, grid, draws, max_time, seed),
         )
     for sentence in sentences:
-        warnings.warn(sentence, TemperingWarning, stacklevel=2)
+        warn_user(sentence)
     return partition
 
 

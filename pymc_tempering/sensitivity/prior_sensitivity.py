@@ -132,7 +132,7 @@ def prior_sensitivity(
     ...     idata = pmt.sample(500, random_seed=1, quiet=True)
     >>> found = pmt.prior_sensitivity(idata, model, {"b": [0.5, 1.0, 2.0]}, quiet=True)
     >>> exact = -0.5 * (np.log(2 * np.pi * (1 + 2.0**2)) + 1.5**2 / (1 + 2.0**2))
-    >>> bool(abs(found["b"].log_z[2] - exact) < 4 * found["b"].mcse[2] < 0.2)
+    >>> bool(abs(found["b"].log_z[2] - exact) < 4 * found["b"].mcse[2] < 0.3)
     True
     """
     chosen, idata = find_model(model), pymc_draws(idata, model)

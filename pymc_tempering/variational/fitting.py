@@ -513,8 +513,8 @@ def refine(
     >>> adam = pm.adam(learning_rate=0.05)
     >>> approx = pmt.fit(2000, model=model, obj_optimizer=adam, random_seed=1, progressbar=False)
     >>> approx = pmt.refine(approx, 500, progressbar=False)
-    >>> approx.tempering.n_iterations, approx.hist.size
-    (2500, 2500)
+    >>> approx.tempering.n_iterations  # 2000, a trial of 666 at T = 1, and 500
+    3166
     """
     run = getattr(approx, RUN, None)
     if not isinstance(run, FitRun):

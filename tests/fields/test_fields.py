@@ -246,6 +246,7 @@ def test_log_z_of_a_field_without_others_is_exact():
     assert idata["tempering"].attrs["reference"] == "white"
 
 
+@pytest.mark.filterwarnings("ignore:R-hat")  # of 211 values, two chains of 500 draws
 def test_counts_by_chains_and_by_a_bridge_agree():
     model = build(counts)
     with model:

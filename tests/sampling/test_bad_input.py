@@ -208,7 +208,7 @@ def test_a_gradient_that_does_not_exist():
         ({"cores": 0}, "cores must be a whole number of at least 1"),
         ({"keep": "everything"}, "keep must be 'log_ratio', 'states' or None, not 'everything'"),
         ({"var_names": ["mu", "nu"]}, "'nu' are not among.*mu"),
-        ({"check_looks": 5}, "check_looks must be at least 20"),
+        ({"check_looks": 5}, "check_looks must be a whole number of at least 20"),
         ({"betas": [0.0, 0.5, 1.0]}, "betas are those of the path from the prior"),
     ],
 )
@@ -227,12 +227,12 @@ def test_arguments_of_sample_out_of_range(arguments, words):
         (
             {"rungs_per_barrier": 0.0},
             pmt.exceptions.LadderError,
-            "rungs_per_barrier must be positive",
+            "rungs_per_barrier must be a positive number",
         ),
         (
             {"rungs_per_barrier": np.nan},
             pmt.exceptions.LadderError,
-            "rungs_per_barrier must be positive",
+            "rungs_per_barrier must be a positive number",
         ),
         ({"betas": [0.0, 0.7, 0.3, 1.0]}, pmt.exceptions.LadderError, "increase strictly"),
         ({"betas": [0.1, 1.0]}, pmt.exceptions.LadderError, "from beta = 0 to beta = 1"),

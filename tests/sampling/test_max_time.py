@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import warnings
-from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -93,10 +92,9 @@ def test_chains_that_wait_for_a_core_take_turns_in_growing_parts(
         rounds, "run_chains", lambda plan, runs, goal, **kwargs: bool(goals.append(goal))
     )
     chosen = SimpleNamespace(plan=SimpleNamespace(ladder=None))
-    job = SimpleNamespace(deadline=deadline, cores=cores, crew=None)
-    bar = nullcontext(SimpleNamespace(update=lambda: None))
+    job = SimpleNamespace(deadline=deadline, cores=cores, crew=None, report=lambda at: None)
     at = rounds.Outcome(chosen, [None] * 4, total=10_000)
-    assert not rounds.run_to(job, at, lambda *_: bar, rounds.Recorder())
+    assert not rounds.run_to(job, at, lambda *_: None, rounds.Recorder())
     assert goals[-1] == 10_000
     assert (len(goals) > 1) == parts
     growth = np.array(goals[1:]) / goals[:-1]

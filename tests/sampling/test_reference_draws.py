@@ -153,7 +153,7 @@ def test_a_deadline_and_ctrl_c_keep_what_there_is(job, monkeypatch):
         if len(calls) == 3:
             _thread.interrupt_main()
         if len(calls) >= 3:
-            args[3].wait(30.0)  # until all are told to stop
+            args[3].wait(5.0)  # until all are told to stop
         return draw(*args)
 
     monkeypatch.setattr(reference_draws, "draw_log_ratio", interrupting)

@@ -240,7 +240,30 @@ def many_variables():
     return model
 
 
-@pytest.mark.parametrize("build", [ordered_means, many_variables])
+def an_indicator():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Bernoulli("z", 0.5) * pm.Normal("b"), 1.0, observed=[0.5, 1.5])
+    return model
+
+
+def an_angle():
+    with pm.Model() as model:
+        circle = pm.distributions.transforms.circular
+        mu = pm.Uniform("mu", -np.pi, np.pi, default_transform=circle)
+        pm.VonMises("y", mu, 2.0, observed=[3.0, -3.1, 2.6])
+    return model
+
+
+def test_draws_of_step_methods_that_take_turns_are_of_their_own_model():
+    model = an_indicator()
+    with model:
+        idata = pm.sample(500, chains=2, cores=1, progressbar=False, random_seed=1)
+    found = pmt.bridge_sampling(idata, model, random_seed=1)
+    assert np.isfinite(found.mcse)
+    assert not found.warnings
+
+
+@pytest.mark.parametrize("build", [ordered_means, many_variables, an_indicator, an_angle])
 def test_a_run_is_known_as_one_of_its_own_model(build):
     """P(ordered | parents) is a part of the density; Python adds up more than 32 terms."""
     model = build()

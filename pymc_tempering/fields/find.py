@@ -215,9 +215,10 @@ def _worth_a_sum(walks: Sequence[Sum], pattern: csr_array) -> list[tuple[Sum, ..
 def _settled(field: Field) -> Field:
     """Make the map where the others are likely, with steps of the field's own scale."""
     others = field.start[field.others]
-    field = replace(field.begun_at(others, STEP), is_scaled=True)
+    field = field.begun_at(others, STEP)
     if others.size == 0:
         return field
+    field = replace(field, is_scaled=True)
 
     def height(t: np.ndarray) -> float:
         try:

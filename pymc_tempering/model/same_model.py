@@ -36,9 +36,8 @@ def stored_density_warnings(idata: xr.DataTree, log_density: np.ndarray) -> list
     log_density : ndarray, shape (chain, draw)
         The model's, at the first draws of each chain (nats).
     """
-    name, stored = _stored_log_density(idata)
-    alike = stored is not None and stored[:, : log_density.shape[1]].shape == log_density.shape
-    if stored is None or not alike or _is_of_others(idata):
+    name, stored = _log_density_of_draws(idata)
+    if stored is None or stored[:, : log_density.shape[1]].shape != log_density.shape:
         return []
     apart = _apart(log_density, stored[:, : log_density.shape[1]])
     if apart == 0.0:
@@ -82,13 +81,15 @@ def _stored_log_density(idata: xr.DataTree) -> tuple[str, np.ndarray | None]:
     return "", None
 
 
-def _is_of_others(idata: xr.DataTree) -> bool:
-    """Whether the stored log density need not be that of the draws, as some are whole numbers.
+def _log_density_of_draws(idata: xr.DataTree) -> tuple[str, np.ndarray | None]:
+    """Return the same where it is that of the draws, which it need not be with whole numbers.
 
     Step methods that take turns store it before the last of them has moved, and a run in which
     whole numbers are summed out stores that of the others.
     """
-    return any(values.dtype.kind in "iub" for values in idata["posterior"].data_vars.values())
+    posterior = idata["posterior"].data_vars.values()
+    whole = any(values.dtype.kind in "iub" for values in posterior)
+    return ("", None) if whole else _stored_log_density(idata)
 
 
 def check_same_model(idata: xr.DataTree, model: pm.Model) -> None:
@@ -114,12 +115,11 @@ def check_same_model(idata: xr.DataTree, model: pm.Model) -> None:
     if lacking:
         return
     layout = model_layout(model)
-    cut = "tempering" in idata.children and circular_indices(model, layout).size
-    if cut or _is_of_others(idata):  # a run cuts circles open, and stores a density of its own
-        return
+    if "tempering" in idata.children and circular_indices(model, layout).size:
+        return  # a run cuts circles open, and stores that density
     few = max(1, N_CHECKED // posterior.sizes["chain"])
     part = idata.isel(draw=np.arange(min(few, posterior.sizes["draw"])))
-    _, stored = _stored_log_density(part)
+    _, stored = _log_density_of_draws(part)
     if stored is None:
         return
     points = unconstrained_values(part, model, layout, model.free_RVs)

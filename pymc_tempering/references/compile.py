@@ -303,9 +303,8 @@ def _without_likelihood(prior: Prior, batch: Batch) -> tuple[Prior, Batch]:
     if prior.path.work <= DEAR_TO_CHECK:
         return prior, batch
     path = prior_alone(prior.path)
-    values, grads = np.empty((len(batch.draws), 2)), np.zeros((len(batch.draws), 2, path.dim))
-    evaluate_rows(path.density, batch.draws, values, grads, NO_MIXTURE.copy())
-    return replace(prior, path=path), Batch(batch.draws, values[:, 0], grads[:, 0])
+    draws, values, grads = _evaluate(path, batch.draws, NEVER)
+    return replace(prior, path=path), Batch(draws, values[:, 0], grads[:, 0])
 
 
 def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:

@@ -19,7 +19,6 @@ SCOUTED_WORK = 500_000
 """Elements of a value from which on there are fewer scouts: each of them is needed to find what is
 narrow, while 32 particles miss no more of it than 256."""
 
-
 FEW_DIM = 100
 """Dimensions above which a chain has 500 draws at least. In shorter ones the largest R-hat of so
 many values is above 1.01 by chance."""

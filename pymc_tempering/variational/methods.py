@@ -129,6 +129,11 @@ class FitOptions:
         return TRIALS if tempered and hot and self.first_temperatures == "annealed" else 0
 
     @property
+    def adds_trial(self) -> bool:
+        """Whether the trial comes on top of ``n``: by default annealing keeps all iterations."""
+        return self.method == "annealed" and self.trials is None
+
+    @property
     def most(self) -> int:
         """Largest number of iterations in all, if the stage at T = 1 has to go on."""
         if self.max_n is not None:
@@ -190,17 +195,10 @@ def plan_fit(options: FitOptions, model: pm.Model) -> FitPlan:
                 f"{n}; raise n or lower tA"
             )
         n_trials = int(TRIALS_SHARE * iterations) if options.n_trials else 0
-        if options.n_trials and _is_beside(options):
-            n_trials, n_tempered = min(n_trials, options.most - n), iterations
-        else:
-            n_tempered = iterations - n_trials
+        n_trials = min(n_trials, options.most - n) if options.adds_trial else n_trials
+        n_tempered = iterations if options.adds_trial else iterations - n_trials
     plan = METHODS[options.method](options, model, n_tempered)
     return replace(plan, n_tempered=n_tempered, n_trials=n_trials)
-
-
-def _is_beside(options: FitOptions) -> bool:
-    """Whether the trial comes on top of ``n``: by default an annealing keeps all iterations."""
-    return options.method == "annealed" and options.trials is None
 
 
 def plan_advi(options: FitOptions, model: pm.Model, n_tempered: int) -> FitPlan:
@@ -213,7 +211,7 @@ def plan_annealed(options: FitOptions, model: pm.Model, n_tempered: int) -> FitP
     """AVI: Section 2.2 of Mandt et al. (2016)."""
     start = LARGEST if options.temperatures is None else float(options.temperatures[-1])
     # with trials its end at T = 1 is what they are compared with
-    shorter = options.n_trials and not _is_beside(options)
+    shorter = options.n_trials and not options.adds_trial
     n_annealed = int(ANNEALED_SHARE * n_tempered) if shorter else n_tempered
     temperature = GivenTemperature(annealing_schedule(options.schedule, start, n_annealed))
     return FitPlan(options, global_likelihood, GivenTemperature(), temperature)

@@ -253,9 +253,9 @@ def restore_best(run: FitRun) -> KeptValues:
 def run_fit(run: FitRun) -> None:
     """Run all stages of a fit."""
     run_tempered(run)
-    n, most = run.plan.options.n, run.plan.options.most
-    beside = run.n - run.n_tempered if run.plan.options.trials is None else 0
-    run_cold(run, min(n + beside, most) if run.plan.options.method == "annealed" else n, most)
+    options = run.plan.options
+    added = run.n - run.n_tempered if options.adds_trial else 0
+    run_cold(run, min(options.n + added, options.most), options.most)
 
 
 def run_tempered(run: FitRun) -> None:

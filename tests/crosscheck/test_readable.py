@@ -224,8 +224,16 @@ def conjugate():
     return model, x
 
 
-def test_progress_names_the_methods_and_quiet_has_none(conjugate):
+def show_at_once(line, at):
+    """Show each line that is told, also one that is over before the next frame."""
+    line.at = at
+    if line.live is not None:
+        line.live.refresh()
+
+
+def test_progress_names_the_methods_and_quiet_has_none(conjugate, monkeypatch):
     model, x = conjugate
+    monkeypatch.setattr(status.StatusLine, "__call__", show_at_once)
     for options, shown in (({}, True), ({"quiet": True}, False), ({"progressbar": False}, False)):
         out = io.StringIO()
         console = Console(file=out, force_terminal=True, width=100)

@@ -1,7 +1,6 @@
 """A model's unnormalized posterior, which a bridge leads to, and whether draws are of it."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,16 +57,7 @@ class Target:
 
     def parts(self, x: np.ndarray, mixture: Mixing) -> tuple[np.ndarray, np.ndarray]:
         """Log reference and log ratio at states, shape (n, d)."""
-        blocks = [b for b in np.array_split(x, max(1, min(self.cores, len(x) // 100))) if len(b)]
-        if len(blocks) < 2:
-            values = [evaluate_draws(self.path, x, mixture)]
-        else:
-            with ThreadPoolExecutor(len(blocks)) as pool:
-                values = list(
-                    pool.map(lambda block: evaluate_draws(self.path, block, mixture), blocks)
-                )
-        reference, ratio = (np.concatenate(part) for part in zip(*values, strict=True))
-        return reference, ratio
+        return evaluate_draws(self.path, x, mixture, min(self.cores, len(x) // 100))
 
 
 def find_target(

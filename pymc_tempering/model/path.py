@@ -36,6 +36,10 @@ FEW = 16
 PER_NODE = 16
 """What an operation costs beside its elements, in elements."""
 
+PER_SPECIAL, SPECIAL = 16, "pytensor.scalar.math"
+"""What an element of a special function costs, and the module of these: gamma and error functions,
+sigmoids and the like."""
+
 CHEAP_WORK = 10_000
 """Elements of a value up to which it is cheap: some ten thousandths of a second."""
 
@@ -225,7 +229,8 @@ def _node_work(node: Apply) -> int:
     if (inner := getattr(node.op, "inner_outputs", None)) is not None:
         sizes = map(_size, [*node.inputs, *node.outputs]) if isinstance(node.op, Scan) else ()
         return max(sizes, default=1) * graph_work(inner)
-    known = [_size(out) for out in node.outputs]
+    each = PER_SPECIAL if type(getattr(node.op, "scalar_op", None)).__module__ == SPECIAL else 1
+    known = [each * _size(out) for out in node.outputs]
     # An unknown length is taken to be that of the largest input.
     unknown = any(None in getattr(out.type, "shape", ()) for out in node.outputs)
     return PER_NODE + sum(known) + (max(map(_size, node.inputs), default=1) if unknown else 0)

@@ -37,7 +37,7 @@ MAX_CARRIED = 1e-3
 N_CHECK = 1000
 """Draws of the prior that the model is checked at."""
 
-DEAR_TO_CHECK = 500_000
+DEAR_TO_CHECK = 300_000
 """Elements of a value from which on the law of the prior is checked without the likelihood."""
 
 MAX_ZERO_SHARE = 0.999

@@ -3,11 +3,16 @@
 Also the one way in which compiled code evaluates the density of a path, whatever its reference.
 """
 
+from functools import partial
+from itertools import pairwise
+from threading import Event
+
 import numba
 import numpy as np
 from numba import types
 
 from pymc_tempering.borrowed.private import NOT_COUNTED
+from pymc_tempering.core.threads import run_all
 from pymc_tempering.model.compiled import (
     DENSITY,
     LOG_RATIO,
@@ -280,7 +285,25 @@ def _evaluate_rows(density, xs, values, grads, mixture):  # type: ignore[no-unty
 
 
 def evaluate_rows(
-    density: Density, xs: np.ndarray, values: np.ndarray, grads: np.ndarray, mixture: Mixing
+    density: Density,
+    xs: np.ndarray,
+    values: np.ndarray,
+    grads: np.ndarray,
+    mixture: Mixing,
+    cores: int = 1,
 ) -> None:
-    """Evaluate each row of `xs` (n, d) into `values` (n, 2) and `grads` (n, 2, d)."""
-    call_loop(_evaluate_rows, density, xs, values, grads, mixture)
+    """Evaluate each row of `xs` (n, d) into `values` (n, 2) and `grads` (n, 2, d).
+
+    With several cores that is done on threads, unless Python evaluates the density.
+    """
+
+    def work(part: slice, stop: Event) -> bool:
+        call_loop(_evaluate_rows, density, xs[part], values[part], grads[part], mixture.copy())
+        return True
+
+    parts = 1 if density.data.evaluator is not None else min(cores, len(xs))
+    if parts < 2:
+        call_loop(_evaluate_rows, density, xs, values, grads, mixture)
+        return
+    edges = len(xs) * np.arange(parts + 1) // parts
+    run_all([partial(work, slice(*ends)) for ends in pairwise(edges)], parts)

@@ -319,7 +319,7 @@ def undrawable(path: Path) -> tuple[str, ...]:
 
 
 def evaluate_draws(
-    path: Path, draws: np.ndarray, mixture: Mixing = NO_MIXTURE
+    path: Path, draws: np.ndarray, mixture: Mixing = NO_MIXTURE, cores: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate log_reference and log_ratio, each of shape (n,), at draws of shape (n, d)."""
     draws = np.ascontiguousarray(draws)
@@ -328,5 +328,5 @@ def evaluate_draws(
     for start in range(0, len(draws), CHUNK):
         part = slice(start, start + CHUNK)
         no_grads = np.empty((len(draws[part]), 0, path.dim))
-        evaluate_rows(path.density, draws[part], values[part], no_grads, mixture)
+        evaluate_rows(path.density, draws[part], values[part], no_grads, mixture, cores)
     return values[:, 0], values[:, 1]

@@ -230,6 +230,11 @@ class Job:
     crew: Crew | None = None
     tally: Tally = field(default_factory=Tally)
 
+    @property
+    def value_cores(self) -> int:
+        """Threads that share values of the density: all where one is dear, or they cost more."""
+        return self.cores if self.prior.path.dear else 1
+
 
 @dataclass(frozen=True)
 class Call:

@@ -15,7 +15,7 @@ ENOUGH_MCSE, DRAWN_MCSE = 0.02, 0.01
 """Errors of log Z (nats) that are enough where a value is dear: for longer chains, and of the
 independent draws of a reference, which cost less."""
 
-SCOUTED_WORK = 500_000
+SCOUTED_WORK = 300_000
 """Elements of a value from which on there are fewer scouts: each of them is needed to find what is
 narrow, while 32 particles miss no more of it than 256."""
 

@@ -59,9 +59,9 @@ class Evaluated:
         return Evaluated(self.xs[index], self.log_prior[index], self.log_likelihood[index])
 
 
-def evaluate_states(prior: Prior, xs: np.ndarray) -> Evaluated:
+def evaluate_states(prior: Prior, xs: np.ndarray, cores: int = 1) -> Evaluated:
     """Evaluate the target of a model at states, shape (n, d)."""
-    return Evaluated(xs, *evaluate_draws(prior.path, xs))
+    return Evaluated(xs, *evaluate_draws(prior.path, xs, cores=cores))
 
 
 def join(parts: Sequence[Evaluated]) -> Evaluated:
@@ -91,14 +91,16 @@ def target_scores(job: Job) -> Callable[[np.ndarray], np.ndarray] | None:
 
     def scores(xs: np.ndarray) -> np.ndarray:
         job.tally.work["fit"] += len(xs)
-        values, slopes = slopes_at(path, xs, np.ones(path.dim))
+        values, slopes = slopes_at(path, xs, np.ones(path.dim), job.value_cores)
         slopes[~np.isfinite(values).all(axis=1)] = np.nan
         return slopes
 
     return scores
 
 
-def slopes_at(path: Path, xs: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def slopes_at(
+    path: Path, xs: np.ndarray, scale: np.ndarray, cores: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate the target at states (n, d); where it is not finite, it is minus infinity.
 
     Returns
@@ -110,7 +112,7 @@ def slopes_at(path: Path, xs: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray
     """
     xs = np.ascontiguousarray(xs)
     values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
-    evaluate_rows(path.density, xs, values, grads, NO_MIXTURE)
+    evaluate_rows(path.density, xs, values, grads, NO_MIXTURE, cores)
     slopes = (grads[:, 0] + grads[:, 1]) * scale
     bad = ~(np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1))
     values[bad], slopes[bad] = -np.inf, 0.0

@@ -335,7 +335,8 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
     log_w, weight = np.empty(0), 0.0
     least = max(MIN_SHARE * n, BY_DIM * reference.components.dim)
     while not batches or (weight < wanted and len(batches) < MAX_BATCHES):
-        batches.append(evaluate_states(prior, reference.draw(n, reference.spawn(rng))))
+        draws = reference.draw(n, reference.spawn(rng))
+        batches.append(evaluate_states(prior, draws, job.value_cores))
         job.tally.work["fit"] += n
         log_w = np.append(log_w, batches[-1].log_ratio(reference.components))
         weight = effective_number(log_w)
@@ -388,7 +389,7 @@ def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray
     particles, modes = passes.particles, first.modes
     if modes.n_components == 1:
         return passes, first, particles
-    states = evaluate_states(job.prior, particles)
+    states = evaluate_states(job.prior, particles, job.value_cores)
     job.tally.work["fit"] += states.n
     kept = particles[_hopeful(modes, states)]
     return passes, fit_to(job, kept, rough=True) if len(kept) < len(particles) else first, kept
@@ -412,7 +413,7 @@ def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
 
 def first_fit(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Take a fit as it is, with draws (n, d) from about the posterior."""
-    draws = evaluate_states(job.prior, np.unique(seen, axis=0))
+    draws = evaluate_states(job.prior, np.unique(seen, axis=0), job.value_cores)
     job.tally.work["fit"] += draws.n
     return ReferenceFit(Fitted(job.prior, components), draws, -np.inf, False)
 

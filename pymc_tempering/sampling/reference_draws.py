@@ -34,8 +34,8 @@ matrices, and above there are d / `CHEAP_DIM` times fewer."""
 TIME_SHARE, TRIAL_SHARE = 0.3, 0.05
 """Shares of the time before a deadline in which these draws are made, and those of the trial."""
 
-CHUNK = 2000
-"""Draws of one generator. More draws go on with further generators."""
+CHUNK, DEAR_CHUNK = 2000, 64
+"""Draws of one generator, and where values are dear. More draws go on with further generators."""
 
 NO_DRAWS = np.empty(0)
 """Of the reference, beside the chains."""
@@ -80,6 +80,7 @@ def begin_beside(
     spent: int,
     rng: np.random.Generator,
     deadline: Deadline = NEVER,
+    cores: int = 1,
 ) -> Beside:
     """Choose how many reference draws a run of this plan gets.
 
@@ -97,12 +98,13 @@ def begin_beside(
     deadline : Deadline, optional
         The trial draws get `TRIAL_SHARE` of the time before it; without all of them there are no
         others.
+    cores : int, default 1
     """
     trial, own = rng.spawn(2)
     if asked is not None:
         return Beside(plan, own, asked, 0, asked)
     by = deadline.rest(TRIAL_SHARE, 0.0)
-    log_ratio, _ = draw_log_ratio(plan.reference, N_TRIAL, trial, deadline=by)
+    log_ratio, _ = draw_log_ratio(plan.reference, N_TRIAL, trial, deadline=by, cores=cores)
     near = log_ratio.size == N_TRIAL and effective_number(log_ratio) >= MIN_SHARE * N_TRIAL
     path = plan.reference.path
     price = max(1.0, path.dim / CHEAP_DIM)
@@ -128,7 +130,8 @@ def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:
     missing = beside.number(draws) - beside.log_ratio.size
     if missing <= 0:
         return beside, False
-    sizes = [min(CHUNK, missing - start) for start in range(0, missing, CHUNK)]
+    chunk = CHUNK if not beside.plan.reference.path.dear else DEAR_CHUNK
+    sizes = [min(chunk, missing - start) for start in range(0, missing, chunk)]
     reference, deadline = beside.plan.reference, job.deadline.rest(TIME_SHARE, 0.0)
 
     def work(size: int, own: np.random.Generator, stop: threading.Event) -> Drawn | None:
@@ -150,6 +153,7 @@ def draw_log_ratio(
     rng: np.random.Generator,
     stop: threading.Event | None = None,
     deadline: Deadline = NEVER,
+    cores: int = 1,
 ) -> Drawn:
     """Return log_ratio (nats) at `n` fresh draws, and at how many the target is no number.
 
@@ -158,10 +162,10 @@ def draw_log_ratio(
     """
     xs = reference.draw(n, reference.spawn(rng))
     if not deadline.limited:
-        pieces = [evaluate_draws(reference.path, xs, reference.mixture)]
+        pieces = [evaluate_draws(reference.path, xs, reference.mixture, cores)]
     else:
         pieces = [
-            evaluate_draws(reference.path, xs[begin:end], reference.mixture)
+            evaluate_draws(reference.path, xs[begin:end], reference.mixture, cores)
             for begin, end in paced(n, stop or threading.Event(), deadline)
         ]
     if not pieces:

@@ -241,7 +241,7 @@ def _start(job: Job, call: Call, chosen: ChosenPlan, n_draws: int) -> Outcome:
     traced, hot = call.keep is not None, call.keep == "states"
     runs = start_runs(chosen.plan, n_draws, job.rng.spawn(call.chains), traced, keep_hot=hot)
     asked = call.reference_draws if traced else 0
-    beside = begin_beside(chosen.plan, asked, chosen.spent, job.rng, job.deadline)
+    beside = begin_beside(chosen.plan, asked, chosen.spent, job.rng, job.deadline, job.value_cores)
     return Outcome(chosen, runs, beside, n_draws)
 
 

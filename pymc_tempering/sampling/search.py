@@ -408,7 +408,7 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
 
     What the last round found enters a last fit all the same.
     """
-    hints = evaluate_states(job.prior, passes.particles)
+    hints = evaluate_states(job.prior, passes.particles, job.value_cores)
     at = Search(job, passes, hints, fit)
     job.tally.work.update(looks=0, scouts=hints.n)
     try:
@@ -580,7 +580,8 @@ def _is_worse(job: Job, new: ReferenceFit, old: Mixture) -> bool:
 
     Draws of the old one tell both second moments, since the new one does not draw what it has lost.
     """
-    states = evaluate_states(job.prior, old.draw(effort_of(job.prior.path).proposed, job.rng))
+    n = effort_of(job.prior.path).proposed
+    states = evaluate_states(job.prior, old.draw(n, job.rng), job.value_cores)
     job.tally.work["fit"] += states.n
     log_w, log_new = states.log_ratio(old), states.log_ratio(new.components)
     return log_mean(log_w + log_new) > log_mean(2.0 * log_w) + np.log(WORSE)

@@ -15,6 +15,7 @@ holds. Chains at beta = 1 tell the region where they stay, and its mass.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from time import perf_counter
 
 import numpy as np
@@ -26,7 +27,7 @@ from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.effort import effort_of
+from pymc_tempering.sampling.effort import SCOUTED_WORK, effort_of
 from pymc_tempering.sampling.evaluated import (
     Evaluated,
     Region,
@@ -85,6 +86,7 @@ def ascend(
     deadline: Deadline = NEVER,
     *,
     turns_back: bool = False,
+    cores: int = 1,
 ) -> tuple[Evaluated, int]:
     """Climb the log target from each start, until a known region is reached or the steps end.
 
@@ -106,6 +108,7 @@ def ascend(
         After which there are no further steps.
     turns_back : bool, default False
         Whether an ascent ends too when `HEADING` steps in a row have led toward known regions.
+    cores : int, default 1
 
     Returns
     -------
@@ -115,7 +118,7 @@ def ascend(
         Of gradients.
     """
     starts = starts[np.isfinite(starts).all(axis=1)]
-    climbers, evaluations = _place(path, starts, scale), len(starts)
+    climbers, evaluations = _place(path, starts, scale, cores), len(starts)
     with np.errstate(over="ignore"):  # of the slope far out in a wide law; it stays there
         lengths = np.linalg.norm(climbers.grads, axis=1)
     first = FIRST_STEP * np.sqrt(path.dim)
@@ -129,7 +132,7 @@ def ascend(
         if at.size == 0 or deadline.late:
             break
         evaluations += at.size
-        moved = at[_step(path, climbers, at, scale)]
+        moved = at[_step(path, climbers, at, scale, cores)]
         home, now = known(climbers.at(moved))
         nearer[moved] = np.where(now < NEARER * left[moved], nearer[moved] + 1, 0)
         left[moved] = now
@@ -137,18 +140,20 @@ def ascend(
     return climbers.at(outside), evaluations
 
 
-def _place(path: Path, xs: np.ndarray, scale: np.ndarray) -> _Climbers:
+def _place(path: Path, xs: np.ndarray, scale: np.ndarray, cores: int) -> _Climbers:
     """Put climbers at states."""
-    return _Climbers(xs, *slopes_at(path, xs, scale), np.zeros(len(xs)))
+    return _Climbers(xs, *slopes_at(path, xs, scale, cores), np.zeros(len(xs)))
 
 
-def _step(path: Path, climbers: _Climbers, at: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def _step(
+    path: Path, climbers: _Climbers, at: np.ndarray, scale: np.ndarray, cores: int
+) -> np.ndarray:
     """Move the climbers `at`; returns which of them went up, shape (n,) of bool."""
     step = climbers.factors[at, None] * climbers.grads[at]
     length = np.linalg.norm(step, axis=1, keepdims=True)
     longest = LONGEST_STEP * np.sqrt(path.dim)
     step *= np.minimum(1.0, longest / np.maximum(length, 1e-300))
-    new = _place(path, climbers.xs[at] + step * scale, scale)
+    new = _place(path, climbers.xs[at] + step * scale, scale, cores)
     up = new.heights > climbers.heights[at]
     bend = -((new.grads - climbers.grads[at]) * step).sum(axis=1)
     old = climbers.factors[at]
@@ -175,17 +180,20 @@ def send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
     """Send scouts from the prior, as many as their work allows; ends outside of known regions."""
     prior, evaluations, began = job.prior, 0, perf_counter()
     every: list[Evaluated] = []
-    sent, batch, most = 0, SCOUT_BATCH, scouting_of(job)
+    sent, batch, most, fewer = 0, SCOUT_BATCH, scouting_of(job), prior.path.work > SCOUTED_WORK
     while not sent or (evaluations < most and not job.deadline.late):
         left = time_left(evaluations / most, began)
         job.report(f"Scouts from the prior: {sent}{left}")
         starts = prior.draw(batch, prior.spawn(job.rng))
         ends, cost = ascend(
-            prior.path, starts, scale, fit.locate, deadline=job.deadline, turns_back=True
-        )
+            prior.path, starts, scale, fit.locate, deadline=job.deadline, turns_back=True,
+            cores=job.value_cores,
+        )  # fmt: skip
         every.append(ends)
         evaluations += cost
         sent, batch = sent + batch, min(2 * batch, MAX_SCOUT_BATCH)
+        if fewer:  # no more of them than there are to be
+            batch = min(batch, ceil((most - evaluations) * sent / max(evaluations, 1)))
     job.tally.work["scouts"] += evaluations
     return join(every)
 
@@ -313,7 +321,9 @@ def find_peaks(
     while left.any() and n_heavy < MAX_PEAKS and evaluations < most and not job.deadline.late:
         best = order[left[order]][:batch]
         left[best] = False
-        ends, cost = ascend(path, suspects.xs[best], scale, home, MAX_STEPS, job.deadline)
+        ends, cost = ascend(
+            path, suspects.xs[best], scale, home, MAX_STEPS, job.deadline, cores=job.value_cores
+        )
         evaluations += cost
         # One by one at first, since one peak may be that of many suspects. Then more at a time,
         # which climb together at hardly more than the cost of one.
@@ -389,7 +399,7 @@ def _weighed(job: Job, peak: Peak) -> float:
     """Log mass of a peak by weighted draws of a t of its shape (nats)."""
     scales = FullScales(peak.cholesky[None])
     t = Mixture(np.ones(1), peak.mean[None], scales, np.array([WEIGHED_DOF]), 0.0)
-    states = evaluate_states(job.prior, t.draw(N_WEIGHED, job.rng))
+    states = evaluate_states(job.prior, t.draw(N_WEIGHED, job.rng), job.value_cores)
     job.tally.work["scouts"] += N_WEIGHED
     return log_mean(states.log_target - t.log_t(states.xs)[:, 0])
 

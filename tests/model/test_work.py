@@ -69,6 +69,15 @@ def test_rows_that_are_not_counted_are_seen(monkeypatch):
     assert regression(4001) == regression(101)
 
 
+def test_an_element_of_a_special_function_counts_more():
+    x = pt.dvector("x")
+    few, many = (graph_work([function(x)]) for function in (pt.exp, pt.gammaln))
+    assert many - few == work.PER_SPECIAL - 1
+    rows = pt.constant(np.ones(1000))
+    few, many = (graph_work([function(rows)]) for function in (pt.exp, pt.sigmoid))
+    assert many - few == 1000 * (work.PER_SPECIAL - 1)
+
+
 def test_an_operation_of_a_user_is_dear():
     x = pt.dscalar("x")
     own, ours = graph_work([Twice()(x) + 1.0]), graph_work([2.0 * x + 1.0])

@@ -17,10 +17,12 @@ import pymc_tempering as pmt
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.kernels.assign import compile_with_kernels
 from pymc_tempering.model.path import CHEAP_WORK, Path
+from pymc_tempering.references import compiled_mixture
 from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.effort import DRAWN_MCSE, Effort, effort_of
+from pymc_tempering.sampling.evaluated import evaluate_states, slopes_at
 from pymc_tempering.sampling.reference_draws import N_TRIAL, begin_beside, draw_beside
 
 MEAN = np.array([1.0, -0.5, 0.5])
@@ -127,3 +129,37 @@ def test_the_draws_that_count_are_not_those_that_tell_their_number(model):
     assert beside.fixed == max(N_TRIAL, ceil(variance / DRAWN_MCSE**2))
     drawn, _ = draw_beside(job, replace(beside, fixed=N_TRIAL), 0)
     assert not np.isin(drawn.log_ratio, log_ratio).any()
+
+
+def test_values_of_a_dear_density_are_shared_by_all_cores(monkeypatch):
+    with pm.Model() as rows:
+        pm.Normal("y", pm.Normal("x", 0, 1, shape=2).sum(), 1, observed=np.zeros(CHEAP_WORK))
+    prior, kernel = compile_with_kernels(rows, None, 0.8)
+    job = Job(prior, kernel, Options(), np.random.default_rng(1), cores=3)
+    assert job.value_cores == 3
+    xs, sizes = prior.draw(100, prior.spawn(job.rng)), []
+    original = compiled_mixture.call_loop
+
+    def spy(*args):
+        sizes.append(len(args[2]))
+        return original(*args)
+
+    monkeypatch.setattr(compiled_mixture, "call_loop", spy)
+    alone = evaluate_states(prior, xs)
+    together = evaluate_states(prior, xs, job.value_cores)
+    assert sorted(sizes) == [33, 33, 34, 100]
+    np.testing.assert_array_equal(alone.log_target, together.log_target)
+    slopes = [slopes_at(prior.path, xs, np.ones(2), cores)[1] for cores in (1, 3)]
+    np.testing.assert_array_equal(*slopes)
+
+
+def test_a_cheap_density_and_one_in_python_stay_on_one_core(model, monkeypatch):
+    with pm.Model() as small:
+        pm.Normal("y", pm.Normal("x"), 1, observed=1.0)
+    prior, kernel = compile_with_kernels(small, None, 0.8)
+    job = Job(prior, kernel, Options(), np.random.default_rng(1), cores=3)
+    assert job.value_cores == 1
+    dear, _ = compile_with_kernels(model, None, 0.8)
+    monkeypatch.setattr(compiled_mixture, "run_all", None)
+    xs = dear.draw(10, dear.spawn(job.rng))
+    assert evaluate_states(dear, xs, 3).n == 10

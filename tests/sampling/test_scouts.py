@@ -171,8 +171,10 @@ def test_ascents_never_go_down():
 
 
 def test_a_step_that_is_never_taken_back_is_seen(monkeypatch):
-    def blind(path, climbers, at, scale):
-        new = suspects._place(path, climbers.xs[at] + 2.0 * climbers.grads[at] * scale, scale)
+    def blind(path, climbers, at, scale, cores):
+        new = suspects._place(
+            path, climbers.xs[at] + 2.0 * climbers.grads[at] * scale, scale, cores
+        )
         climbers.xs[at], climbers.values[at], climbers.grads[at] = new.xs, new.values, new.grads
         return np.ones(len(at), dtype=bool)
 
@@ -255,6 +257,14 @@ def test_batches_without_a_bound_would_cost_more(monkeypatch):
     """Planted bug: the bound is ten times as far off."""
     costs, _ = batches(monkeypatch, 50_000)
     assert costs.sum() > 2.5 * 5000 + (1 + suspects.SCOUT_STEPS) * suspects.SCOUT_BATCH
+
+
+def test_fewer_scouts_of_a_dear_density_are_no_more_than_are_needed(monkeypatch):
+    whole, _ = batches(monkeypatch, 5000)
+    monkeypatch.setattr(suspects, "SCOUTED_WORK", 0)
+    costs, sizes = batches(monkeypatch, 5000)
+    assert sizes[-1] < 2 * sizes[-2]
+    assert 5000 <= costs.sum() < 5500 < whole.sum()
 
 
 def test_after_the_deadline_there_is_one_batch(monkeypatch):

@@ -60,7 +60,7 @@ def test_mass_and_shape_are_exact_on_a_normal_target(name):
 
 
 def test_a_flat_top_is_no_wider_than_the_prior():
-    def flat(density, xs, values, grads, mixture):
+    def flat(density, xs, values, grads, *args):
         values[:], grads[:] = 0.0, 0.0
 
     of, scale = prior("gaussian"), np.array([2.0, 0.5])

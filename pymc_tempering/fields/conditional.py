@@ -31,6 +31,9 @@ LEAST_RISE, SHORTEST = 1e-4, 1e-3
 RAY, TRIED, N_RAY = 0.25, (0, -1, 1), 8
 """Step of the log of a factor by which a start is scaled, steps that are tried, and most steps."""
 
+LEANS = 0.7
+"""Distance of the others (unconstrained units) up to which the mode is taken to move in a line."""
+
 PER_LAW, PER_MOVE = 20_000, 10
 """Elements that what Python does for a law is worth, and for each element of a gradient, where many
 are computed together."""
@@ -52,10 +55,13 @@ class FieldLaw:
     mode : array, shape (n,)
     root : Root
         Of its precision.
+    n_roots : int
+        How many were computed on the way there.
     """
 
     mode: np.ndarray
     root: Root
+    n_roots: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +83,10 @@ class Field:
     is_scaled : bool
         Whether the band of the start is scaled to the others: a field that is written without its
         scale is shorter where that is larger.
+    lean : array, shape (len(others), n), optional
+        How much the mode moves with each of the others, near those of the start.
+    n_roots : float
+        How many roots a law takes where the others are away from those of the start.
     """
 
     model: pm.Model
@@ -87,6 +97,8 @@ class Field:
     dense: bool = False
     sums: tuple[Sum, ...] = ()
     is_scaled: bool = False
+    lean: np.ndarray | None = None
+    n_roots: float = 1.0
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions, and without what is kept."""
@@ -105,7 +117,7 @@ class Field:
         """
         moves, one = self.curvature.moves, self.path.work
         gradients = one + moves.size * PER_MOVE if self.dense else len(moves) * one
-        return int(PER_LAW + gradients + self.curvature.arrow.cost)
+        return int(PER_LAW + self.n_roots * (gradients + self.curvature.arrow.cost))
 
     @cached_property
     def evaluator(self) -> Evaluate:
@@ -179,6 +191,9 @@ class Field:
 
     def begin(self, others: np.ndarray) -> np.ndarray:
         """Return the state of the field, shape (n,), from which its mode is climbed."""
+        away = others - self.start[self.others]
+        if self.lean is not None and np.abs(away).max(initial=0.0) <= LEANS:
+            return self.inner(self.start) + away @ self.lean
         if not self.is_scaled:
             return self.inner(self.start)
         toward, x = self.scaled(others, TRIED)
@@ -199,7 +214,7 @@ class Field:
         value, slope = self._at(others, x)
         if not np.isfinite(value):
             raise ArithmeticError("The density is not finite where the search for a mode begins.")
-        for _ in range(MAX_STEPS):
+        for n_roots in range(1, MAX_STEPS + 1):  # noqa: B007
             root = self.root_at(others, x, slope)
             step = root.solve(slope)
             promised, length = float(slope @ step), 1.0
@@ -215,7 +230,7 @@ class Field:
             left = float(slope @ root.solve(slope))
             if left < NEAR and abs(rise - 0.5 * promised) < NEAR:
                 break
-        return FieldLaw(x, root)
+        return FieldLaw(x, root, n_roots)
 
     def _at(self, others: np.ndarray, inside: np.ndarray) -> tuple[float, np.ndarray]:
         [value], [slope] = self.evaluate(others, inside[None])

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from pymc_tempering.exceptions import GradientError, PriorDrawsError, UndrawableError
 from pymc_tempering.fields.arrow import arrange, full_rows
-from pymc_tempering.fields.conditional import TRIED, Evaluate, Field, evaluator_of
+from pymc_tempering.fields.conditional import LEANS, TRIED, Evaluate, Field, evaluator_of
 from pymc_tempering.fields.curvature import FIRST_STEP, Curvature, find_pattern
 from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.model.layout import circular_indices, is_discrete, model_layout
@@ -57,9 +57,9 @@ computed at once."""
 N_STATES, SEED = 2, 20261126
 """States at which it is looked where the curvature is zero."""
 
-SEARCH, NEAR_OTHERS, NEAR_TOP = 40, 0.1, 0.5
-"""Evaluations for each of the others in the search for where the map is made, at most, and how near
-it comes: in unconstrained units, and in nats."""
+SEARCH, NEAR_OTHERS, NEAR_TOP, MAX_SEARCHES = 40, 0.1, 0.5, 5
+"""Evaluations for each of the others in a search for where the map is made, at most; how near it
+comes, in unconstrained units and in nats; and how many searches begin where the last has ended."""
 
 MOST_WORK = 10_000_000
 """Elements that are computed for one law of a field at most: some ten milliseconds."""
@@ -219,22 +219,39 @@ def _settled(field: Field) -> Field:
     if others.size == 0:
         return field
     field = replace(field, is_scaled=True)
+    for _ in range(MAX_SEARCHES):
+        found = _likely_others(field)
+        gain = _height(field, found) - _height(field, field.start[field.others])
+        field = field.begun_at(found, STEP)
+        if gain < NEAR_TOP:
+            break
+    others, edges = field.start[field.others], LEANS * np.eye(others.size)
+    away = [*(others + edges), *(others - edges)]
+    field = replace(field, is_scaled=any(field.scaled(each, TRIED)[0] for each in away))
+    laws = [field.given(each) for each in away]
+    ahead, behind = np.split(np.array([law.mode for law in laws]), 2)
+    n_roots = float(np.mean([law.n_roots for law in laws]))
+    return replace(field, lean=(ahead - behind) / (2.0 * LEANS), n_roots=n_roots)
 
-    def height(t: np.ndarray) -> float:
-        try:
-            return -field.log_marginal(t)
-        except (ArithmeticError, np.linalg.LinAlgError):
-            return np.inf
 
+def _height(field: Field, others: np.ndarray) -> float:
+    """Log density of the others, the field integrated out; minus infinity where it has no law."""
+    try:
+        return field.log_marginal(others)
+    except (ArithmeticError, np.linalg.LinAlgError):
+        return -np.inf
+
+
+def _likely_others(field: Field) -> np.ndarray:
+    """Search for likely others from those of the start; a simplex can end before the top."""
+    others = field.start[field.others]
     simplex = np.vstack([others, others + FIRST_EDGE * np.eye(others.size)])
     options = {
         "initial_simplex": simplex, "maxfev": SEARCH * others.size,
         "xatol": NEAR_OTHERS, "fatol": NEAR_TOP,
     }  # fmt: skip
-    others = minimize(height, others, method="Nelder-Mead", options=options).x
-    field = field.begun_at(others, STEP)
-    away = others + FIRST_EDGE * np.vstack([np.eye(others.size), -np.eye(others.size)])
-    return replace(field, is_scaled=any(field.scaled(each, TRIED)[0] for each in away))
+    minus = lambda t: -_height(field, t)  # noqa: E731
+    return np.asarray(minimize(minus, others, method="Nelder-Mead", options=options).x)
 
 
 def _spread(field: Field) -> float:

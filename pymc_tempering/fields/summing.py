@@ -29,20 +29,17 @@ class Sum:
     axis: int
 
     def grid(self, xs: np.ndarray) -> np.ndarray:
-        """View of the part in arrays (..., n), shape (..., *shape)."""
-        return xs[..., self.part].reshape(*xs.shape[:-1], *self.shape)
-
-    @property
-    def last(self) -> int:
-        """The axis, counted from the end."""
-        return self.axis - len(self.shape)
+        """View of the part in arrays (..., n), with the axis last."""
+        shape = *xs.shape[:-1], *self.shape
+        return xs[..., self.part].reshape(shape).swapaxes(self.axis - len(self.shape), -1)
 
 
 def summed(sums: Sequence[Sum], xs: np.ndarray) -> np.ndarray:
     """Coordinates, shape (..., n), of values of a field, shape (..., n)."""
     vs = xs.copy()
     for each in sums:
-        each.grid(vs)[...] = np.cumsum(each.grid(vs), axis=each.last)
+        grid = each.grid(vs)
+        np.cumsum(grid, axis=-1, out=grid)
     return vs
 
 
@@ -50,7 +47,8 @@ def differenced(sums: Sequence[Sum], vs: np.ndarray) -> np.ndarray:
     """Values of a field, shape (..., n), of its coordinates, shape (..., n)."""
     xs = vs.copy()
     for each in reversed(sums):
-        each.grid(xs)[...] = np.diff(each.grid(xs), axis=each.last, prepend=0.0)
+        grid = each.grid(xs)
+        grid[..., 1:] -= grid[..., :-1]
     return xs
 
 
@@ -58,5 +56,6 @@ def along_sums(sums: Sequence[Sum], slopes: np.ndarray) -> np.ndarray:
     """Gradients along coordinates, shape (..., n), of those along values, shape (..., n)."""
     found = slopes.copy()
     for each in sums:
-        each.grid(found)[...] = -np.diff(each.grid(found), axis=each.last, append=0.0)
+        grid = each.grid(found)
+        grid[..., :-1] -= grid[..., 1:]
     return found

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from math import sqrt
 
 from pymc_tempering.model.path import CHEAP_WORK, Path
+from pymc_tempering.sampling.call import DEFAULT_MCSE
 
-ENOUGH_MCSE, DRAWN_MCSE = 0.02, 0.01
-"""Errors of log Z (nats) that are enough where a value is dear: for longer chains, and of the
-independent draws of a reference, which cost less."""
+DRAWN_MCSE = 0.01
+"""Error of log Z (nats) that the draws of a reference alone are to have where a value is dear."""
+
+SHORT_MCSE, SHORT_WORK = 0.02, 50_000
+"""Error of log Z (nats) that is enough for short chains, and the elements of a value above which it
+may be larger, up to `DEFAULT_MCSE`."""
 
 SCOUTED_WORK = 300_000
 """Elements of a value from which on there are fewer scouts: each of them is needed to find what is
@@ -43,6 +47,8 @@ class Effort:
         First length of a chain.
     looks : int
         From the prior at first; there are more where too few of them arrive.
+    mcse : float
+        Error of log Z (nats) that is enough where chains are shorter than by default.
     """
 
     particles: int = 256
@@ -51,6 +57,7 @@ class Effort:
     scouting: int = 10_000
     draws: int = 1000
     looks: int = 100
+    mcse: float = DEFAULT_MCSE
 
 
 def effort_of(path: Path) -> Effort:
@@ -70,4 +77,5 @@ def effort_of(path: Path) -> Effort:
         some(full.particles, root, fewest), (some(near, root, 32), far),
         some(full.proposed, root, 250), some(full.scouting, min(1.0, scouts), 2000),
         some(full.draws, share, 250 if path.dim <= FEW_DIM else 500), some(full.looks, root, 50),
+        min(DEFAULT_MCSE, SHORT_MCSE * max(1.0, sqrt(path.work / SHORT_WORK))),
     )  # fmt: skip

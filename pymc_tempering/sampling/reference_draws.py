@@ -34,6 +34,9 @@ matrices, and above there are d / `CHEAP_DIM` times fewer."""
 TIME_SHARE, TRIAL_SHARE = 0.3, 0.05
 """Shares of the time before a deadline in which these draws are made, and those of the trial."""
 
+PER_LAW = 4
+"""Evaluations of chains that share a law of a latent field, roughly. Reference draws share none."""
+
 CHUNK, DEAR_CHUNK = 2000, 64
 """Draws of one generator, and where values are dear. More draws go on with further generators."""
 
@@ -111,7 +114,8 @@ def begin_beside(
     fixed, per_draw = int(min(spent, MOST_FIXED) / price), max(1, round(PER_DRAW / price))
     if near and path.dear:
         variance = N_TRIAL / effective_number(log_ratio) - 1.0
-        fixed, per_draw = max(N_TRIAL, min(spent, ceil(variance / DRAWN_MCSE**2))), 0
+        most = spent // PER_LAW if path.n_white else spent
+        fixed, per_draw = max(N_TRIAL, min(most, ceil(variance / DRAWN_MCSE**2))), 0
     return Beside(plan, own, fixed, per_draw, MOST if near else 0)
 
 

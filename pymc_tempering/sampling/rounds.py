@@ -33,7 +33,7 @@ from pymc_tempering.evidence.rts import pooled, rts
 from pymc_tempering.sampling.bridged import bridged, can_bridge
 from pymc_tempering.sampling.call import DEFAULT_MCSE, MOST_GROWTH, PLAN_SHARE, Call, Goal, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
-from pymc_tempering.sampling.effort import ENOUGH_MCSE, effort_of
+from pymc_tempering.sampling.effort import effort_of
 from pymc_tempering.sampling.recorded import (
     LeastEss,
     cycles_of,
@@ -289,7 +289,7 @@ def _judge(
         least = least_ess(path, at.runs, call.tune, goal.target_ess, job.deadline)
     more = goal.goes_on_for(least, growth)
     at = at if more else _with_bridge(job, at, began)
-    more = more or _imprecise(goal, at, growth)
+    more = more or _imprecise(job, goal, at, growth)
     if goal.ess_alone and not (more or at.rounds):
         return replace(at, least=least, cut=told(least=least)), "end"
     if not (goal.ess_alone or job.deadline.late):
@@ -334,7 +334,7 @@ def _outgrown(at: Outcome) -> bool:
     return evidence.n_tours >= MIN_TOURS and not np.isfinite(evidence.mcse)
 
 
-def _imprecise(goal: Goal, at: Outcome, growth: float) -> bool:
+def _imprecise(job: Job, goal: Goal, at: Outcome, growth: float) -> bool:
     """Whether log Z has a finite error above what is enough, and chains may still grow for it.
 
     That is `DEFAULT_MCSE`, and less in rounds that are short since values are dear.
@@ -342,7 +342,7 @@ def _imprecise(goal: Goal, at: Outcome, growth: float) -> bool:
     """
     if not (goal.by_default and goal.ess_alone) or growth >= MOST_GROWTH:
         return False
-    enough = ENOUGH_MCSE if growth < 1.0 else DEFAULT_MCSE
+    enough = effort_of(job.prior.path).mcse if growth < 1.0 else DEFAULT_MCSE
     if rts(cycles_of(at.chosen.plan, at.runs)).mcse <= enough:
         return False
     return enough < at.evidence.mcse < np.inf

@@ -300,10 +300,10 @@ FINER = 4
 """How many times as many stages the path of further looks has, where those of the annealed pass
 bring too few to their end."""
 
-LOOK_BATCH, LOOKING = 50, (0.0025, 0.04)
-"""Further looks that are taken together. For each look that was asked for, after so many times the
-evaluations of the annealed passes they go on only if enough would arrive within the second number
-of times."""
+LOOK_BATCH, LOOKING = (50, 25), (0.0025, 0.04)
+"""Further looks that are taken together, and so many where values are dear. For each look that was
+asked for, after so many times the evaluations of the annealed passes they go on only if enough
+would arrive within the second number of times."""
 
 MAX_SEARCHES = 4
 """Rounds of a search, the last of which must find nothing new."""
@@ -497,10 +497,12 @@ def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
     """Move looks on, and take further ones, until enough have arrived or their bound is met.
 
     Further looks are followed up like the first ones. The bound is in evaluations, and told by
-    what it took so far.
+    what it took so far. Where values are dear, further looks come first: they are finer, and
+    often cheaper than the ways of those that were too coarse.
     """
     job, passes, fit, work = at.job, at.passes, at.fit, at.job.tally.work
-    last = replace(last, arrived=bring_home(job, passes, fit, last.looks.ends))
+    dear = job.prior.path.dear
+    batch, last = LOOK_BATCH[dear], last if dear else _brought_home(at, last)
     spent = last.looks.n_evaluations
     own = job.options.check_looks * passes.n_evaluations
     patience, most = (factor * own for factor in LOOKING)
@@ -510,14 +512,19 @@ def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
             break
         job.report(f"Looks from the prior: {n} of {last.looks.n} have arrived")
         before = work["looks"] + work["scouts"]
-        looks = take_looks(job, passes.best, LOOK_BATCH, finer=FINER)
+        looks = take_looks(job, passes.best, batch, finer=FINER)
         work["looks"] += looks.n_evaluations
         strange, heavy, complete = _follow_up(at, looks.ends, looks.n, scouting=False)
         spent += work["looks"] + work["scouts"] - before
         last = replace(last.with_looks(looks, strange, fit), heavy=heavy, complete=complete)
         if not last.found_nothing:
-            break
-    return last
+            return last
+    return _brought_home(at, last) if dear else last
+
+
+def _brought_home(at: Search, last: SearchRound) -> SearchRound:
+    """Return a round after those of its looks that are on their way were moved on."""
+    return replace(last, arrived=bring_home(at.job, at.passes, at.fit, last.looks.ends))
 
 
 def strangers(

@@ -197,7 +197,7 @@ def spent_on_looks(monkeypatch):
 def test_looks_that_never_arrive_are_given_up_after_a_counted_bound(monkeypatch):
     """That of 100 looks, and the batch in which it was met."""
     patience = 100 * searching.LOOKING[0]
-    batch = 0.0005 * searching.LOOK_BATCH
+    batch = 0.0005 * searching.LOOK_BATCH[0]
     assert patience < spent_on_looks(monkeypatch) <= patience + batch + 1e-3
     monkeypatch.setattr(searching, "LOOKING", (3.0 * searching.LOOKING[0], 0.0))
     assert spent_on_looks(monkeypatch) > patience + batch + 1e-3  # planted: another bound

@@ -21,7 +21,13 @@ from pymc_tempering.references import compiled_mixture
 from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.effort import DRAWN_MCSE, Effort, effort_of
+from pymc_tempering.sampling.effort import (
+    DEFAULT_MCSE,
+    DRAWN_MCSE,
+    SHORT_MCSE,
+    Effort,
+    effort_of,
+)
 from pymc_tempering.sampling.evaluated import evaluate_states, slopes_at
 from pymc_tempering.sampling.reference_draws import N_TRIAL, begin_beside, draw_beside
 
@@ -66,6 +72,9 @@ def test_a_dearer_density_never_gets_more():
     numbers = [np.array(list(flat(effort_of(path_of(work))))) for work in works]
     assert (np.diff(numbers, axis=0) <= 0).all()
     assert list(numbers[-1]) == [32, 32, 256, 250, 2000, 250, 50]
+    errors = [effort_of(path_of(work)).mcse for work in works]
+    assert errors[0] == errors[-1] == DEFAULT_MCSE
+    assert min(errors) == effort_of(path_of(2 * CHEAP_WORK)).mcse == SHORT_MCSE
 
 
 def test_chains_of_many_values_are_not_so_short_that_r_hat_is_large_by_chance():
@@ -75,7 +84,7 @@ def test_chains_of_many_values_are_not_so_short_that_r_hat_is_large_by_chance():
 
 def flat(effort):
     for value in vars(effort).values():
-        yield from value if isinstance(value, tuple) else [value]
+        yield from value if isinstance(value, tuple) else [value] if value >= 1 else []
 
 
 def test_particles_are_enough_for_a_fit_in_their_dimensions():

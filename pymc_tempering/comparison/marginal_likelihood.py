@@ -37,7 +37,7 @@ from pymc_tempering.exceptions import (
     TemperingError,
 )
 from pymc_tempering.model.bambi import pymc_draws
-from pymc_tempering.model.check import find_model_if_any, is_model, model_inside
+from pymc_tempering.model.check import NO_DRAWS, find_model_if_any, is_model, model_inside
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.identity import differences, identity_of
@@ -478,11 +478,7 @@ thing is of this kind, and ``(thing, extras)`` to ``Evidence``, without warnings
 
 
 REFUSED: tuple[tuple[Callable[[Any], bool], str], ...] = (
-    (
-        is_model_alone,
-        "a model alone has no draws yet: idata = pymc_tempering.sample(model=model) makes a run "
-        "to pass here, and pymc_tempering.smc(model) estimates log Z without one",
-    ),
+    (is_model_alone, NO_DRAWS),
     (
         lambda thing: isinstance(thing, str | PathLike),
         "this is the name of a file: open it first, by xarray.open_datatree(path)",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.exceptions import DataMismatchError, ModelError
-from pymc_tempering.model.check import find_model, model_inside
+from pymc_tempering.exceptions import DataMismatchError, ModelError, NotTemperedError
+from pymc_tempering.model.check import NO_DRAWS, find_model, is_model, model_inside
 
 MARK = ("modeling_interface", "bambi")
 """Attribute that Bambi gives to the draws of its `fit`."""
@@ -57,14 +57,18 @@ def noted(idata: xr.DataTree, model: Any) -> xr.DataTree:
 def pymc_draws(idata: Any, model: Any) -> Any:
     """Return draws of Bambi's `fit` in the variables of its PyMC model.
 
-    All else is returned as it is, so that each function that takes draws and a model can begin
-    with this one.
+    All other draws are returned as they are, so that each function that takes draws and a model
+    can begin with this one.
 
     Raises
     ------
+    NotTemperedError
+        A model stands in the place of the draws.
     DataMismatchError
         The draws lack a variable of the Bambi model.
     """
+    if is_model(idata) or is_bambi(idata):
+        raise NotTemperedError(f"{NO_DRAWS}.")
     if not (is_bambi(model) and is_of_bambi(idata)):
         return idata
     posterior = shifted(idata["posterior"].to_dataset(), model, 1.0)

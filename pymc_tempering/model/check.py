@@ -16,6 +16,13 @@ from pymc_tempering.model.handle import CompiledModel
 NO_EVIDENCE = "The evidence of a model with pm.Flat or pm.HalfFlat"
 
 
+NO_DRAWS = (
+    "a model alone has no draws yet: idata = pymc_tempering.sample(model=model) makes a run to "
+    "pass here, and pymc_tempering.smc(model) estimates log Z without one"
+)
+"""What to do with a model that is passed in the place of draws."""
+
+
 def is_model(thing: Any) -> bool:
     """Whether something is a model of PyMC, be it frozen (which is no ``pymc.Model``)."""
     return isinstance(thing, pm.Model) or hasattr(thing, "rvs_to_values")

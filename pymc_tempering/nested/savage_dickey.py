@@ -292,7 +292,7 @@ def savage_dickey(
     check_choice("scale", scale, SCALES)
     check_whole(MIN_DRAWS, draws=draws)
     check_whole(1, cores=cores)
-    full, idata = find_model(model), pymc_draws(idata, model)
+    idata, full = pymc_draws(idata, model), find_model(model)
     started = perf_counter()
     with compiling_status(progressbar and not quiet) as report:
         report("Savage-Dickey: the model at the draws")

@@ -135,7 +135,7 @@ def prior_sensitivity(
     >>> bool(abs(found["b"].log_z[2] - exact) < 4 * found["b"].mcse[2] < 0.3)
     True
     """
-    chosen, idata = find_model(model), pymc_draws(idata, model)
+    idata, chosen = pymc_draws(idata, model), find_model(model)
     check_draws(idata)
     for argument, value in {"scale": scale or {}, "data": data or {}}.items():
         check_kind(argument, value, Mapping, "a dict from names to lists of values")

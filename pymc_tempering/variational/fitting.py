@@ -70,7 +70,7 @@ def check_fittable(model: pm.Model) -> None:
     if discrete:
         raise DiscreteVariableError(
             f"Discrete free variables cannot be fitted: {', '.join(discrete)}. Marginalize them "
-            "(pm.Mixture, or pmx.marginalize of pymc-extras)."
+            "(pm.Mixture, or pmx.marginalize of pymc-extras), or use pymc_tempering.sample."
         )
 
 

@@ -402,3 +402,17 @@ def test_draws_without_chains_and_models_without_gradients():
         pm.Normal("y", pm.Poisson("k", 3.0), 1.0, observed=1.0)
     with pytest.raises(pmt.exceptions.DiscreteVariableError, match="have no gradients: k"):
         pmt.bridge_sampling(tree, discrete)
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        pmt.bridge_sampling, pmt.importance_sampling, pmt.cross_check, pmt.prior_sensitivity,
+        pmt.log_marginal_likelihood, lambda model: pmt.savage_dickey(model, null={"x": 0.0}),
+    ],
+)  # fmt: skip
+def test_a_model_in_the_place_of_draws_is_told_so(door):
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x"), 1.0, observed=1.0)
+    with pytest.raises(pmt.exceptions.NotTemperedError, match=r"has no draws yet.*sample"):
+        door(model)

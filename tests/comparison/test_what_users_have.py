@@ -239,14 +239,14 @@ SENTENCES |= {
 }
 SENTENCES |= {
     (name, "point null"): r"expected .* 'posterior', got .*to_datatree\(fit\) of a fit"
-    for name in ("evidence", "cross_check", "fit", "model alone")
+    for name in ("evidence", "cross_check", "fit")
 }
 SENTENCES |= {
     (
         name,
         "sensitivity",
     ): r"sample with pymc_tempering\.sample\(\), or pass the draws of pm\.sample"
-    for name in ("smc", "fit", "stored fit", "evidence", "cross_check", "model alone")
+    for name in ("smc", "fit", "stored fit", "evidence", "cross_check")
 }
 """What cannot work, and the sentence that names what does."""
 

@@ -1,7 +1,8 @@
 """CPU seconds and error of log Z against dimension, rows, modes and cores, with a picture.
 
-Models with exact evidence: a Gaussian posterior with correlations (dimension), a conjugate
-regression (rows), Gaussian modes of sd 0.5 on a line, 5 apart (modes). Tempering by default, nutpie
+Models with exact evidence: a Gaussian posterior with correlations (dimension), a random walk of
+unknown scale under normal noise of unknown scale (walk), a conjugate regression (rows), Gaussian
+modes of sd 0.5 on a line, 5 apart (modes). Tempering by default, nutpie
 with bridge sampling, and `pm.sample_smc`, each run in a process of its own that compiles first. A
 run that takes more CPU seconds than `--limit` after compiling is ended, and its row says so. Cores:
 wall seconds of the same run on one thread and on two.
@@ -14,13 +15,17 @@ import resource
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
 
 import matplotlib as mpl
 import numpy as np
+import pymc as pm
 from common import MODELS, Row, earlier_rows, parser, run_once, save, system
+from fields_models import FIRST
+from fields_truth import random_walk_normal
 from threadpoolctl import threadpool_limits
 
 import pymc_tempering as pmt
@@ -28,12 +33,14 @@ from pymc_tempering import testsystems
 
 FAMILIES: dict[str, tuple[int, ...]] = {
     "dimension": (10, 30, 100, 300, 1000),
+    "walk": (300, 1000, 3000, 10_000),
     "rows": (100, 1000, 10_000, 100_000, 1_000_000),
     "modes": (1, 2, 5, 10, 20, 50),
     "cores": (1, 2),
 }
 METHODS = ("tempering", "nuts_bridge", "smc")
-LARGEST_FIRST = 10_000
+LARGEST_FIRST = {"walk": 300}
+MOST_ROWS = 10_000
 """Size of the model that compiles first, at most: more rows need no other code."""
 COMPILING = 100.0
 """CPU seconds that a first run may take beyond the limit, for its compilation."""
@@ -41,8 +48,23 @@ COLORS = {"tempering": "black", "nuts_bridge": "C1", "smc": "C0"}
 MARKS = {"tempering": "o", "nuts_bridge": "s", "smc": "^"}
 
 
-def build(family: str, size: int) -> testsystems.TestSystem:
+@dataclass(frozen=True)
+class Walk:
+    """A random walk, and its exact log evidence, by Kalman filters over the two scales."""
+
+    size: int
+    model: pm.Model
+
+    @property
+    def log_evidence(self) -> float:
+        """Exact log Z (nats)."""
+        return random_walk_normal(self.size, 1)[0]
+
+
+def build(family: str, size: int) -> testsystems.TestSystem | Walk:
     """Build a model of a family; that of the cores is the regression with 10,000 rows."""
+    if family == "walk":
+        return Walk(size, FIRST["random_walk_normal"](size, 1))
     if family == "dimension":
         return testsystems.gaussian_posterior(dim=size)
     if family == "modes":
@@ -58,8 +80,9 @@ def child(family: str, size: int, method: str, seed: int, limit: float) -> None:
     """Compile, run within the limit, and print what came of it as JSON."""
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    name, small = (f"{family}_{n}" for n in (size, min(size, LARGEST_FIRST)))
-    for n, each in ((size, name), (min(size, LARGEST_FIRST), small)):
+    first = min(size, LARGEST_FIRST.get(family, MOST_ROWS))
+    name, small = f"{family}_{size}", f"{family}_{first}"
+    for n, each in ((size, name), (first, small)):
         MODELS[each] = partial(build, family, n)
     exact = float(system(name).log_evidence)
     if family == "cores":

@@ -23,8 +23,7 @@ HARD = ("2d_100", "3d_30", "5d_5", "5d_5_axis", "4d_16_box", "8d_4_box")
 """Rows of which a search with few evaluations misses some."""
 
 NUMBERS = (
-    (256, 10_000), (64, 10_000), (32, 10_000), (128, 5_000), (64, 5_000), (256, 2_000),
-    (64, 2_000),
+    (256, 10_000), (64, 10_000), (32, 10_000), (64, 6_000), (32, 6_000), (32, 2_000),
 )  # fmt: skip
 """Particles, and evaluations of scouts."""
 
@@ -44,6 +43,7 @@ def found_in(name: str, seed: int, particles: int, scouting: int) -> bool:
             stack.enter_context(patch.object(module, "effort_of", lambda path: dear))
         stack.enter_context(patch.object(Path, "dear", True))
         stack.enter_context(patch.object(suspects, "SCOUT_WORK", 1))
+        stack.enter_context(patch.object(suspects, "SCOUTED_WORK", 0))
         return tempering(name, seed).share > FOUND * ROWS[name].share
 
 

@@ -1,5 +1,7 @@
 """Models with a latent field: what is followed, and whether log Z is right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -10,8 +12,9 @@ from scipy.stats import halfnorm, multivariate_normal
 
 import pymc_tempering as pmt
 from pymc_tempering.exceptions import PriorDrawsError
+from pymc_tempering.fields import find
 from pymc_tempering.fields.arrow import Root
-from pymc_tempering.fields.conditional import Field
+from pymc_tempering.fields.conditional import PER_LAW, Field
 from pymc_tempering.fields.find import find_field
 from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.fields.whiten import sampled_model
@@ -181,6 +184,37 @@ def test_the_change_of_variables_is_exact(field):
     _, log_det = np.linalg.slogdet(columns[:, field.inside])
     value, _ = field.evaluate(others, field.inner(x)[None])
     assert field.white(others, u)[0] == pytest.approx(value[0] + log_det, abs=1e-6)
+
+
+def test_modes_are_climbed_from_where_they_lean_to(field):
+    there = field.start[field.others]
+    near = there + 0.3 * np.random.default_rng(7).standard_normal((20, there.size))
+    blunt = replace(field, lean=None, is_scaled=False)  # planted: always from one state
+    leaning, fixed = (
+        np.mean([each.given(others).n_roots for others in near]) for each in (field, blunt)
+    )
+    assert leaning <= fixed
+    off = [
+        np.abs(each.begin(others) - field.given(others).mode).max()
+        for each in (field, blunt)
+        for others in near
+    ]
+    assert np.mean(off[:20]) < 0.5 * np.mean(off[20:])
+
+
+def test_the_map_is_made_where_the_others_are_likely(field):
+    others = field.start[field.others]
+    edges = np.vstack([np.eye(others.size), -np.eye(others.size)])
+    around = max(field.log_marginal(others + 0.3 * edge) for edge in edges)
+    assert field.log_marginal(others) > around - find.NEAR_TOP
+    poor = find._settled(replace(field.begun_at(others + 1.5, find.STEP), lean=None))
+    assert poor.log_marginal(poor.start[poor.others]) > field.log_marginal(others) - 1.0
+
+
+def test_the_count_of_a_law_has_its_steps(field):
+    assert field.n_roots >= 1.0
+    twice = replace(field, n_roots=2.0 * field.n_roots)
+    assert twice.work - PER_LAW == pytest.approx(2.0 * (field.work - PER_LAW), abs=2)
 
 
 @pytest.fixture(scope="module")

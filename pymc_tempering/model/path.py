@@ -208,18 +208,24 @@ def _compile_density(
                 rows, slices = [[pt.concatenate(row)] for row in rows], (slice(0, layout.dim),)
             every = [*outputs, *rows[0], *rows[1]]
             graphs["full"] = open_graph([x], graph_replace(every, places, strict=False))
-    return make_density(graphs, slices), graph_work(outputs)
+    return make_density(graphs, slices), work_of(outputs)
 
 
-def graph_work(outputs: Sequence[Variable]) -> int:
+def work_of(outputs: Sequence[Variable]) -> int:
+    """Count the work of a density. Special functions count more, but where all are cheap."""
+    work = graph_work(outputs)
+    return work if work > CHEAP_WORK else graph_work(outputs, 1)
+
+
+def graph_work(outputs: Sequence[Variable], per_special: int = PER_SPECIAL) -> int:
     """Count the elements that a graph computes, and some for each of its operations.
 
     The work is never told by a clock, so that equal seeds give equal runs.
     """
-    return sum(_node_work(node) for node in applys_between([], outputs))
+    return sum(_node_work(node, per_special) for node in applys_between([], outputs))
 
 
-def _node_work(node: Apply) -> int:
+def _node_work(node: Apply, per_special: int) -> int:
     """Elements of one operation; a loop is as many times its inside as it has steps."""
     if isinstance(own := getattr(node.op, "work", None), int):
         return own
@@ -228,8 +234,9 @@ def _node_work(node: Apply) -> int:
         return FOREIGN
     if (inner := getattr(node.op, "inner_outputs", None)) is not None:
         sizes = map(_size, [*node.inputs, *node.outputs]) if isinstance(node.op, Scan) else ()
-        return max(sizes, default=1) * graph_work(inner)
-    each = PER_SPECIAL if type(getattr(node.op, "scalar_op", None)).__module__ == SPECIAL else 1
+        return max(sizes, default=1) * graph_work(inner, per_special)
+    is_special = type(getattr(node.op, "scalar_op", None)).__module__ == SPECIAL
+    each = per_special if is_special else 1
     known = [each * _size(out) for out in node.outputs]
     # An unknown length is taken to be that of the largest input.
     unknown = any(None in getattr(out.type, "shape", ()) for out in node.outputs)

@@ -78,6 +78,14 @@ def test_an_element_of_a_special_function_counts_more():
     assert many - few == 1000 * (work.PER_SPECIAL - 1)
 
 
+def test_special_functions_of_a_cheap_density_do_not_count_more():
+    """Its scouts, whose number is by its work, stay as many."""
+    x = pt.dvector("x")
+    small, large = ([pt.sigmoid(x + np.ones(n)).sum()] for n in (100, 1000))
+    assert work.work_of(small) == graph_work(small, 1) < graph_work(small)
+    assert work.work_of(large) == graph_work(large) > work.CHEAP_WORK
+
+
 def test_an_operation_of_a_user_is_dear():
     x = pt.dscalar("x")
     own, ours = graph_work([Twice()(x) + 1.0]), graph_work([2.0 * x + 1.0])

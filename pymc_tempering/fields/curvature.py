@@ -111,6 +111,11 @@ class Curvature:
             np.stack([i[outer] - m, j[outer] - m, *known[:, outer]]),
         )  # fmt: skip
 
+    @property
+    def size(self) -> int:
+        """Elements that may not be zero."""
+        return int(self.band.shape[1] + self.cross.shape[1] + self.corner.shape[1])
+
     def with_steps(self, steps: np.ndarray) -> "Curvature":
         """Curvature from other steps."""
         moves = np.where(self.moves != 0.0, steps, 0.0)

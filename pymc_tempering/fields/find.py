@@ -103,6 +103,9 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
             if others and field.work > MOST_WORK:
                 break
             field = _settled(field)
+            if not field.dense:  # what is no curvature at the initial point may be one here
+                again = _field_of(prior.path, others, field.start)
+                field = field if again.curvature.size == field.curvature.size else _settled(again)
             more = _bending(model, field, others)
             if more is None:
                 return field if _spread(field) <= MOST_SPREAD and _one_mode(field, prior) else None
@@ -159,8 +162,11 @@ def _bending(model: pm.Model, field: Field, others: Collection[Variable]) -> Var
     return found
 
 
-def _field_of(path: Path, others: Collection[Variable]) -> Field:
-    """Find where the curvature of a field is not zero, along its values or running sums of them."""
+def _field_of(path: Path, others: Collection[Variable], known: np.ndarray | None = None) -> Field:
+    """Find where the curvature of a field is not zero, along its values or running sums of them.
+
+    It is looked for near the model's initial point, and at a known state of more density.
+    """
     layout, model = path.layout, path.model
     apart = [rv in others for rv in model.free_RVs]
     is_other = np.repeat(apart, [part.stop - part.start for part in layout.slices])
@@ -171,30 +177,32 @@ def _field_of(path: Path, others: Collection[Variable]) -> Field:
         for rv, part, shape in zip(model.free_RVs, layout.slices, layout.shapes, strict=True)
         if rv not in others and model.rvs_to_transforms[rv] is None and np.prod(shape) > SMALL
     ]
-    start = layout.ravel(model.initial_point(random_seed=SEED))
+    initial, rng = layout.ravel(model.initial_point(random_seed=SEED)), np.random.default_rng(SEED)
+    # The others are moved too: a coefficient may begin at zero.
+    states = [initial + NEARBY * rng.standard_normal(initial.size) for _ in range(N_STATES)]
+    states += [] if known is None else [known]
     steps, evaluator = np.full(inside.size, FIRST_STEP), evaluator_of(path, inside)
     sums: tuple[Sum, ...] = ()
-    pattern = _pattern_along(sums, evaluator, inside, start)
+    pattern = _pattern_along(sums, evaluator, inside, states)
     for more in _worth_a_sum(walks, pattern):
         for _ in range(MOST_SUMS):
-            tried = _pattern_along((*sums, *more), evaluator, inside, start)
+            tried = _pattern_along((*sums, *more), evaluator, inside, states)
             if arrange(tried, parts).cost >= MOST_COST * arrange(pattern, parts).cost:
                 break
             sums, pattern = (*sums, *more), tried
     curvature = Curvature.of(pattern, parts, steps)
     dense = len(curvature.moves) >= DENSE * inside.size
+    start = initial if known is None else known
     return Field(model, np.flatnonzero(is_other), inside, start, curvature, dense, sums)
 
 
 def _pattern_along(
-    sums: tuple[Sum, ...], evaluator: Evaluate, inside: np.ndarray, start: np.ndarray
+    sums: tuple[Sum, ...], evaluator: Evaluate, inside: np.ndarray, states: Sequence[np.ndarray]
 ) -> csr_array:
-    """Find where the curvature along such coordinates is not zero, near a state."""
-    rng, chunk = np.random.default_rng(SEED), max(1, CHUNK_NUMBERS // start.size)
-    steps = np.full(inside.size, FIRST_STEP)
+    """Find where the curvature along such coordinates is not zero, at some states."""
+    steps, chunk = np.full(inside.size, FIRST_STEP), max(1, CHUNK_NUMBERS // states[0].size)
     pattern = csr_array((inside.size, inside.size), dtype=np.int8)
-    for _ in range(N_STATES):  # the others too: a coefficient may begin at zero
-        near = start + NEARBY * rng.standard_normal(start.size)
+    for near in states:
 
         def slopes(vs: np.ndarray, near: np.ndarray = near) -> np.ndarray:
             return along_sums(sums, evaluator(near, differenced(sums, vs))[1])

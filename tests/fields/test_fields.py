@@ -312,3 +312,25 @@ def test_sums_come_back_and_carry_slopes_over(axis):
     # A slope goes with its values as a product: g . x = h . v for all v.
     along = (along_sums(sums, slope) * v).sum(axis=1)
     assert_allclose(along, (slope * differenced(sums, v)).sum(axis=1))
+
+
+def quiet_returns():
+    mean, step = pm.Normal("mean", 0, 10), pm.HalfNormal("step", 1)
+    h = pm.GaussianRandomWalk("h", sigma=step, init_dist=pm.Normal.dist(0, 1), shape=D)
+    pm.Normal(
+        "y", 0, pt.exp((mean + h) / 2), observed=1e-6 * np.random.default_rng(5).normal(size=D)
+    )
+
+
+def test_a_curvature_that_is_none_at_the_initial_point_is_seen(monkeypatch):
+    """Where log variances begin, such returns tell as good as nothing of them."""
+    found = find_field(build(quiet_returns))
+    law, others = found.given(found.start[found.others]), found.start[found.others]
+    ridge = np.append(1.0, -np.ones(D))  # along which the likelihood stays
+    slopes = [found._at(others, law.mode + x * ridge)[1] for x in (-1e-3, 1e-3)]
+    true = (slopes[0] - slopes[1]) @ ridge / 2e-3
+    assert (law.root.whiten(ridge) ** 2).sum() == pytest.approx(true, rel=0.1)
+    # Planted: the curvature is looked for at the initial point alone.
+    once = find._field_of
+    monkeypatch.setattr(find, "_field_of", lambda path, others, known=None: once(path, others))
+    assert find_field(build(quiet_returns)) is None  # climbs do not come to one mode then

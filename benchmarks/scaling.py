@@ -40,9 +40,8 @@ FAMILIES: dict[str, tuple[int, ...]] = {
     "cores": (1, 2),
 }
 METHODS = ("tempering", "nuts_bridge", "smc")
-LARGEST_FIRST = {"walk": 300}
-MOST_ROWS = 10_000
-"""Size of the model that compiles first, at most: more rows need no other code."""
+LARGEST_FIRST, WALK_FIRST = 10_000, 300
+"""Size of the model that compiles first, at most: more rows, or values, need no other code."""
 COMPILING = 100.0
 """CPU seconds that a first run may take beyond the limit, for its compilation."""
 COLORS = {"tempering": "black", "nuts_bridge": "C1", "smc": "C0"}
@@ -81,7 +80,7 @@ def child(family: str, size: int, method: str, seed: int, limit: float) -> None:
     """Compile, run within the limit, and print what came of it as JSON."""
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    first = min(size, LARGEST_FIRST.get(family, MOST_ROWS))
+    first = min(size, WALK_FIRST if family == "walk" else LARGEST_FIRST)
     name, small = f"{family}_{size}", f"{family}_{first}"
     for n, each in ((size, name), (first, small)):
         MODELS[each] = partial(build, family, n)

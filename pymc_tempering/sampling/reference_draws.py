@@ -134,7 +134,7 @@ def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:
     missing = beside.number(draws) - beside.log_ratio.size
     if missing <= 0:
         return beside, False
-    chunk = CHUNK if not beside.plan.reference.path.dear else DEAR_CHUNK
+    chunk = DEAR_CHUNK if beside.plan.reference.path.dear else CHUNK
     sizes = [min(chunk, missing - start) for start in range(0, missing, chunk)]
     reference, deadline = beside.plan.reference, job.deadline.rest(TIME_SHARE, 0.0)
 

@@ -84,10 +84,9 @@ def paper_schedule(
     betas = np.linspace(0.0, 1.0, n_rungs)
     kernel = on_all(KERNELS[transition](renewal), DIM)
     step = WALK_STEP / 2.38 if transition == "metropolis" else leapfrog  # it takes 2.38 sd
-    covs = np.broadcast_to(np.eye(DIM), (n_rungs, DIM, DIM)) if kernel.dense else None
     lengths = np.tile(kernel.options[0], (n_rungs, 1))
     ones = np.ones((n_rungs, DIM))
-    return BetaSchedule(kernel, Tuning(betas, np.full((n_rungs, 1), step), ones, covs, lengths))
+    return BetaSchedule(kernel, Tuning(betas, np.full((n_rungs, 1), step), ones, None, lengths))
 
 
 def tuned_schedules(

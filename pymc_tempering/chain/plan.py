@@ -7,6 +7,7 @@ import numpy as np
 from pymc_tempering.chain.loop import LADDER_MOVES, Rungs
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Compound
+from pymc_tempering.kernels.contract import Covariances
 from pymc_tempering.references.prior import Reference
 
 
@@ -20,8 +21,8 @@ class Tuning:
     step_sizes : array, shape (S, B)
     scales : array, shape (S, d)
         Standard deviations of the unconstrained variables.
-    covs : array, shape (S, d, d), optional
-        Their covariances, if some kernel wants them.
+    covs : tuple, optional
+        For each kernel the covariances of its block, shape (S, b, b), or None where it wants none.
     lengths : array, shape (S, B)
         Trajectory lengths; NaN for a kernel without a choice.
     """
@@ -29,7 +30,7 @@ class Tuning:
     betas: np.ndarray
     step_sizes: np.ndarray
     scales: np.ndarray
-    covs: np.ndarray | None
+    covs: Covariances | None
     lengths: np.ndarray
 
     def at(self, betas: np.ndarray) -> "Tuning":
@@ -46,13 +47,17 @@ class Tuning:
             betas,
             np.exp(between(np.log(self.step_sizes))),
             np.exp(between(np.log(self.scales))),
-            None if self.covs is None else between(self.covs),
+            None
+            if self.covs is None
+            else tuple(None if cov is None else between(cov) for cov in self.covs),
             np.exp(between(np.log(self.lengths))),
         )
 
     def reversed(self) -> "Tuning":
         """Tuning of the reversed compound, whose kernels stand in reverse order."""
-        return replace(self, step_sizes=self.step_sizes[:, ::-1], lengths=self.lengths[:, ::-1])
+        steps, lengths = self.step_sizes[:, ::-1], self.lengths[:, ::-1]
+        covs = None if self.covs is None else self.covs[::-1]
+        return replace(self, step_sizes=steps, covs=covs, lengths=lengths)
 
     def with_steps(self, factor: float) -> "Tuning":
         """Tuning with all step sizes multiplied."""
@@ -60,9 +65,14 @@ class Tuning:
 
     def pack(self, kernel: Compound) -> np.ndarray:
         """Tuning numbers of a compound at each inverse temperature, shape (S, P)."""
-        covs = [None] * self.betas.size if self.covs is None else self.covs
-        rows = zip(self.step_sizes, self.scales, covs, self.lengths, strict=True)
-        return np.array([kernel.pack(*row) for row in rows])
+        covs = (None,) * kernel.n_blocks if self.covs is None else self.covs
+        rows = enumerate(zip(self.step_sizes, self.scales, self.lengths, strict=True))
+        return np.array(
+            [
+                kernel.pack(step, scale, tuple(c if c is None else c[s] for c in covs), lengths)
+                for s, (step, scale, lengths) in rows
+            ]
+        )
 
 
 @dataclass(frozen=True)

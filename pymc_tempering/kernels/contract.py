@@ -226,6 +226,10 @@ def _cache_key(transitions: tuple[Callable, ...]) -> str | None:
     return "_".join(transition.__name__ for transition in transitions)
 
 
+type Covariances = tuple[np.ndarray | None, ...]
+"""For each kernel of a compound the covariance of its block, (b, b); None where it wants none."""
+
+
 @dataclass(frozen=True, eq=False)
 class Compound:
     """Kernels with the blocks that they move.
@@ -289,11 +293,6 @@ class Compound:
         return Compound(*(tuple(each) for each in zip(*reverse, strict=True)))
 
     @property
-    def dense(self) -> bool:
-        """Whether some kernel wants covariances."""
-        return any(self.dense_blocks)
-
-    @property
     def dense_blocks(self) -> tuple[bool, ...]:
         """Whether the metric of each kernel is a covariance."""
         return tuple(
@@ -305,6 +304,20 @@ class Compound:
         """Compound with a dense metric for each kernel that can have one."""
         kernels = (k if k.dense_form is None else k.dense_form() for k in self.kernels)
         return Compound(tuple(kernels), self.blocks)
+
+    def lend(self, covs: Covariances, other: "Compound") -> Covariances:
+        """Covariances for another compound: those of the blocks that both have."""
+        return tuple(
+            next(
+                (
+                    cov
+                    for cov, own in zip(covs, self.blocks, strict=True)
+                    if np.array_equal(own.indices, block.indices)
+                ),
+                None,
+            )
+            for block in other.blocks
+        )
 
     @property
     def targets(self) -> np.ndarray:
@@ -348,20 +361,21 @@ class Compound:
         self,
         steps: np.ndarray,
         scale: np.ndarray,
-        cov: np.ndarray | None,
+        covs: Covariances | None,
         lengths: np.ndarray | None = None,
     ) -> np.ndarray:
         """Tuning numbers of one rung.
 
-        Of steps (B,), standard deviations (d,), covariance and trajectory lengths (B,).
+        Of steps (B,), standard deviations (d,), covariances and trajectory lengths (B,). Without
+        covariances a dense metric has the standard deviations on its diagonal.
         """
-        return np.concatenate(self._rows(steps, scale, cov, lengths))
+        return np.concatenate(self._rows(steps, scale, covs, lengths))
 
     def _rows(
         self,
         steps: np.ndarray,
         scale: np.ndarray,
-        cov: np.ndarray | None,
+        covs: Covariances | None,
         lengths: np.ndarray | None = None,
     ) -> list[np.ndarray]:
         rows = []
@@ -370,9 +384,8 @@ class Compound:
         ):
             metric = scale[block.indices]
             if dense:
-                part = (
-                    np.diag(metric**2) if cov is None else cov[np.ix_(block.indices, block.indices)]
-                )
+                part = None if covs is None else covs[b]
+                part = np.diag(metric**2) if part is None else part
                 metric = np.linalg.cholesky(part + np.diag(1e-10 * np.diag(part) + 1e-300))
             length = () if lengths is None or not kernel.lengths else (float(lengths[b]),)
             rows.append(kernel.pack(float(step), metric, block, *length))
@@ -389,8 +402,7 @@ class Compound:
     def parts(self) -> Parts:
         """What `explore` must know of the blocks."""
         dim = sum(block.size for block in self.blocks)
-        unit = np.eye(dim) if self.dense else None
-        sizes = [row.size for row in self._rows(self.first_steps, np.ones(dim), unit)]
+        sizes = [row.size for row in self._rows(self.first_steps, np.ones(dim), None)]
         ends = np.cumsum([block.size for block in self.blocks])
         param_ends = np.cumsum(sizes)
         table = np.zeros((self.n_blocks, N_COLUMNS), dtype=np.int64)

@@ -39,8 +39,10 @@ class NearLaw:
     ----------
     real, whole, angles : array of int
         Raveled indices.
-    center, factor : array
-        Mean and Cholesky factor of the covariance of the real coordinates.
+    center : array, shape (r,)
+        Mean of the real coordinates.
+    factor : array, shape (r, r) or (r,)
+        Cholesky factor of their covariance; its diagonal alone where they do not correlate.
     tables : list of (values, frequencies)
         For each coordinate in `whole`.
     """
@@ -55,7 +57,9 @@ class NearLaw:
     def redraw(self, xs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return states, shape (n, d), with these coordinates drawn anew."""
         n, out = len(xs), xs.copy()
-        out[:, self.real] = self.center + rng.normal(size=(n, self.real.size)) @ self.factor.T
+        noise = rng.normal(size=(n, self.real.size))
+        moved = noise * self.factor if self.factor.ndim == 1 else noise @ self.factor.T
+        out[:, self.real] = self.center + moved
         out[:, self.angles] = rng.uniform(-np.pi, np.pi, (n, self.angles.size))
         for i, (values, shares) in zip(self.whole, self.tables, strict=True):
             out[:, i] = rng.choice(values, n, p=shares)
@@ -63,8 +67,10 @@ class NearLaw:
 
     def log_density(self, xs: np.ndarray) -> np.ndarray:
         """Log density at states, shape (n,)."""
-        white = np.linalg.solve(self.factor, (xs[:, self.real] - self.center).T)
-        log_q = -0.5 * (white**2).sum(axis=0) - np.log(np.diag(self.factor)).sum()
+        away, alone = (xs[:, self.real] - self.center).T, self.factor.ndim == 1
+        white = away / self.factor[:, None] if alone else np.linalg.solve(self.factor, away)
+        scales = self.factor if alone else np.diag(self.factor)
+        log_q = -0.5 * (white**2).sum(axis=0) - np.log(scales).sum()
         log_q -= 0.5 * self.real.size * np.log(2 * np.pi) + self.angles.size * np.log(2 * np.pi)
         for i, (values, shares) in zip(self.whole, self.tables, strict=True):
             at = np.minimum(np.searchsorted(values, xs[:, i]), len(values) - 1)
@@ -82,13 +88,14 @@ def near_law(path: Path, xs: np.ndarray, part: slice = slice(None)) -> NearLaw:
     low, center, high = np.quantile(xs[:, real], (0.16, 0.5, 0.84), axis=0)
     spread = np.where(high > low, (high - low) / 2, 1.0)
     standard = np.clip((xs[:, real] - center) / spread, -3.0, 3.0)
-    correlations = np.eye(real.size)
+    factor = spread
     if 1 < real.size * PER_DIMENSION <= len(xs):
         found = standard.T @ standard / len(xs) + 1e-9 * np.eye(real.size)
         scale = np.sqrt(np.diag(found))
         shrink = real.size / len(xs)
-        correlations = (1 - shrink) * found / np.outer(scale, scale) + shrink * correlations
-    factor = spread[:, None] * np.linalg.cholesky(correlations)
+        alone = np.eye(real.size)
+        correlations = (1 - shrink) * found / np.outer(scale, scale) + shrink * alone
+        factor = spread[:, None] * np.linalg.cholesky(correlations)
     tables = []
     for i in whole:
         values, counts = np.unique(xs[:, i], return_counts=True)

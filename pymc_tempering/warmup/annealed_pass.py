@@ -20,6 +20,7 @@ from pymc_tempering.core.threads import Pace
 from pymc_tempering.core.weighting import next_beta
 from pymc_tempering.exceptions import LikelihoodError, TimeLimitError
 from pymc_tempering.kernels import Compound
+from pymc_tempering.kernels.contract import Covariances
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import compile_now
 from pymc_tempering.references.prior import Reference
@@ -31,8 +32,8 @@ MIN_STATES = 2.0
 
 def metric_of(
     reference: Reference, particles: Particles, beta: float, fallback: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Take standard deviations of particles, and their covariance if a kernel wants it.
+) -> tuple[np.ndarray, Covariances]:
+    """Take standard deviations of particles, and covariances for the kernels that want them.
 
     A kernel without gradients gets the covariance of the particles. One with gradients gets that
     of the reference's modes, where it is fitted and not warped. Else it is the geometric mean G of
@@ -46,25 +47,17 @@ def metric_of(
         residuals = reference.residuals(xs[inside])
         scale = residuals.std(axis=0)
     scale = np.where(np.isfinite(scale) & (scale > 0), scale, fallback)
-    if not kernel.dense:
-        return scale, None
-    cov = np.diag(scale**2)
-    for each, block, dense in zip(kernel.kernels, kernel.blocks, kernel.dense_blocks, strict=True):
-        at = block.indices
-        if not dense:
-            continue
-        if each.uses_gradient:
-            known = reference.covariance
-            part = (
-                _by_gradients(residuals[:, at], particles.grads[inside][:, :, at], beta)
-                if known is None
-                else known[np.ix_(at, at)]
-            )
-        else:
+    covs: list[np.ndarray | None] = []
+    for (each, block), dense in zip(kernel.pairs, kernel.dense_blocks, strict=True):
+        at, known, part = block.indices, reference.covariance, None
+        if dense and not each.uses_gradient:
             part = _of_particles(xs[inside][:, at], scale[at])
-        if part is not None:
-            cov[np.ix_(at, at)] = part
-    return scale, cov
+        elif dense and known is not None:
+            part = known[np.ix_(at, at)]
+        elif dense:
+            part = _by_gradients(residuals[:, at], particles.grads[inside][:, :, at], beta)
+        covs.append(np.diag(scale[at] ** 2) if dense and part is None else part)
+    return scale, tuple(covs)
 
 
 def _by_gradients(xs: np.ndarray, grads: np.ndarray, beta: float) -> np.ndarray | None:
@@ -126,7 +119,7 @@ class Stage:
 
     steps: np.ndarray
     scale: np.ndarray
-    cov: np.ndarray | None
+    covs: Covariances
     jump: np.ndarray
     cost: np.ndarray
     sweeps: float = 0.0
@@ -165,11 +158,11 @@ def move_and_tune(
 
     Each trajectory length has a part of the particles, and another part in the next sweep.
     """
-    scale, cov = metric_of(reference, particles, beta, before.scale)
-    stage = replace(before, scale=scale, cov=cov)
+    scale, covs = metric_of(reference, particles, beta, before.scale)
+    stage = replace(before, scale=scale, covs=covs)
     stage = _sweep_to_targets(particles, beta, stage, particles.kernel.options, limits)
-    scale, cov = metric_of(reference, particles, beta, scale)
-    return replace(stage, scale=scale, cov=cov)
+    scale, covs = metric_of(reference, particles, beta, scale)
+    return replace(stage, scale=scale, covs=covs)
 
 
 def tune(
@@ -194,7 +187,7 @@ def _sweep_to_targets(
         for c, lengths in enumerate(options):
             part = parts[(i + c) % len(options)]
             evaluations = particles.n_evaluations
-            params = kernel.pack(steps, stage.scale, stage.cov, lengths)
+            params = kernel.pack(steps, stage.scale, stage.covs, lengths)
             m = _move(particles, beta, params, slice(part[0], part[-1] + 1), limits)
             if m == 0:
                 continue
@@ -382,9 +375,9 @@ def anneal(
             f"The likelihood is zero at all {n_particles} prior draws of the annealed pass: the "
             "path from prior to posterior cannot be entered. Use a prior nearer to the data."
         )
-    scale, cov = metric_of(reference, particles, 0.0, np.ones(reference.path.dim))
+    scale, covs = metric_of(reference, particles, 0.0, np.ones(reference.path.dim))
     no_moves = np.zeros(len(kernel.options))
-    stages = [Stage(kernel.first_steps, scale, cov, no_moves, no_moves)]
+    stages = [Stage(kernel.first_steps, scale, covs, no_moves, no_moves)]
     others = [] if other is None else [other.first_steps]
     path = [(0.0, 0.0, particles.log_ratio.copy())]
     states = [np.where(inside[:, None], particles.xs, np.nan)]
@@ -405,7 +398,8 @@ def anneal(
         stages.append(move_and_tune(reference, particles, beta, stages[-1], own))
         if other is not None:
             beside = particles.moved_by(other)
-            others.append(tune(beside, beta, others[-1], stages[-1], own))
+            lent = replace(stages[-1], covs=kernel.lend(stages[-1].covs, other))
+            others.append(tune(beside, beta, others[-1], lent, own))
             evaluations += beside.n_evaluations
         path.append((beta, log_z, particles.log_ratio.copy()))
         states.append(particles.xs.copy())
@@ -419,7 +413,8 @@ def anneal(
     tuning, of_other = _tuning_of(betas, log_ratios, stages, kernel), None
     if other is not None:  # in the same metric, with its usual lengths
         usual = np.tile(other.options[0], (betas.size, 1))
-        of_other = replace(tuning, step_sizes=np.array(others), lengths=usual)
+        shared = None if tuning.covs is None else kernel.lend(tuning.covs, other)
+        of_other = replace(tuning, step_sizes=np.array(others), covs=shared, lengths=usual)
     evaluations += particles.n_evaluations
     return AnnealedPass(
         betas, log_zs, log_ratios, tuning, np.array(states), evaluations, of_other, cut is None,
@@ -509,7 +504,10 @@ def _tuning_of(
         betas,
         np.array([stage.steps for stage in stages]),
         np.array([stage.scale for stage in stages]),
-        np.array([stage.cov for stage in stages]) if kernel.dense else None,
+        tuple(
+            np.array([stage.covs[b] for stage in stages]) if dense else None
+            for b, dense in enumerate(kernel.dense_blocks)
+        ),
         kernel.options[choose_lengths(jumps, costs, log_ratio)],
     )
 

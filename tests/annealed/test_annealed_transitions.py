@@ -43,9 +43,8 @@ def compound(name, kernel=None):
 def tuned(kernel, betas, step, scales):
     """Schedule of a compound of one kernel with the same step size everywhere."""
     steps = np.full((betas.size, 1), step)
-    covs = np.array([np.diag(scale**2) for scale in scales]) if kernel.dense else None
     lengths = np.tile(kernel.options[0], (betas.size, 1))
-    return BetaSchedule(kernel, Tuning(betas, steps, scales, covs, lengths))
+    return BetaSchedule(kernel, Tuning(betas, steps, scales, None, lengths))
 
 
 def schedule(name, betas, wrong=1.0, kernel=None):

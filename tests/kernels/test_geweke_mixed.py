@@ -153,10 +153,10 @@ COMPOUNDS = {
 def scores(name, log_weights=SKEWED):
     """z-scores of all features between the two ways to draw."""
     kernel = Compound(COMPOUNDS[name], (block(0), block(1, 0.0, 1.0)))
-    scales, covs = np.tile([0.8, 0.5, 1.0], (5, 1)), np.tile(np.diag([0.64, 0.25, 1.0]), (5, 1, 1))
+    scales = np.tile([0.8, 0.5, 1.0], (5, 1))
     plan = Plan(
         ToyReference(ToyPath(density, 3)), kernel, Ladder(BETAS, np.zeros(5), SKEWED),
-        Tuning(BETAS, np.full((5, 2), 0.8), scales, covs, np.tile(kernel.options[0], (5, 1))),
+        Tuning(BETAS, np.full((5, 2), 0.8), scales, None, np.tile(kernel.options[0], (5, 1))),
         "gibbs",
     )  # fmt: skip
     state = start_chain(plan, np.random.default_rng(0))

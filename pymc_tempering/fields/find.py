@@ -26,8 +26,8 @@ from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
 
-LEAST_DIM = 200
-"""Dimensions up to which a mixture of t's with full scale matrices is fitted to all."""
+LEAST_DIM = 100
+"""Dimensions up to which fields are not looked for: the usual way does well there."""
 
 MOST_OTHERS = 10
 """Dimensions of the others at most."""

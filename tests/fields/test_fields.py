@@ -83,7 +83,7 @@ def two_modes():
 
 def small():
     sigma = pm.HalfNormal("sigma", 1)
-    pm.Normal("y", pm.Normal("x", 0, sigma, shape=100), 1, observed=NOISY[:100])
+    pm.Normal("y", pm.Normal("x", 0, sigma, shape=99), 1, observed=NOISY[:99])
 
 
 def build(kind):

@@ -29,6 +29,10 @@ from pymc_tempering.references.prior import Prior
 LEAST_DIM = 100
 """Dimensions up to which fields are not looked for: the usual way does well there."""
 
+LEAST_DENSE = 200
+"""Dimensions up to which a dense field, given others, is not followed: a mixture of t's with full
+scale matrices, which is fitted there, follows it for less."""
+
 MOST_OTHERS = 10
 """Dimensions of the others at most."""
 
@@ -100,7 +104,8 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
         report("Looking at the field")
         while _n_elements(model, others) <= MOST_OTHERS:
             field = _field_of(prior.path, others)
-            if others and field.work > MOST_WORK:
+            dear = field.work > MOST_WORK or (field.dense and layout.dim <= LEAST_DENSE)
+            if others and dear:
                 break
             field = _settled(field)
             if not field.dense:  # what is no curvature at the initial point may be one here

@@ -81,6 +81,14 @@ def two_modes():
     pm.Potential("y", 4.0 * apart)
 
 
+def dense_of_few():
+    scale, places = pm.HalfNormal("scale", 1), np.linspace(0, 1, 150)
+    apart = (places[:, None] - places) ** 2
+    root = np.linalg.cholesky(np.exp(-apart / 0.02) + 1e-4 * np.eye(150))
+    z = pm.Normal("z", 0, 1, shape=150)
+    pm.Normal("y", scale * pt.dot(root, z), 0.5, observed=NOISY[:150])
+
+
 def small():
     sigma = pm.HalfNormal("sigma", 1)
     pm.Normal("y", pm.Normal("x", 0, sigma, shape=99), 1, observed=NOISY[:99])
@@ -127,7 +135,7 @@ def test_fields_are_found_with_what_they_depend_on(kind, others):
     assert n_white + len(others) == sum(rv.size.eval() for rv in model.free_RVs)
 
 
-@pytest.mark.parametrize("kind", [responses, small, two_modes])
+@pytest.mark.parametrize("kind", [responses, small, dense_of_few, two_modes])
 def test_what_cannot_be_followed_or_need_not_stays_as_it_is(kind):
     model = build(kind)
     assert sampled_model(model) is model

@@ -82,16 +82,16 @@ def two_modes():
 
 
 def dense_of_few():
-    scale, places = pm.HalfNormal("scale", 1), np.linspace(0, 1, 150)
+    scale, places = pm.HalfNormal("scale", 1), np.linspace(0, 1, 180)
     apart = (places[:, None] - places) ** 2
-    root = np.linalg.cholesky(np.exp(-apart / 0.02) + 1e-4 * np.eye(150))
-    z = pm.Normal("z", 0, 1, shape=150)
-    pm.Normal("y", scale * pt.dot(root, z), 0.5, observed=NOISY[:150])
+    root = np.linalg.cholesky(np.exp(-apart / 0.02) + 1e-4 * np.eye(180))
+    z = pm.Normal("z", 0, 1, shape=180)
+    pm.Normal("y", scale * pt.dot(root, z), 0.5, observed=NOISY[:180])
 
 
 def small():
     sigma = pm.HalfNormal("sigma", 1)
-    pm.Normal("y", pm.Normal("x", 0, sigma, shape=99), 1, observed=NOISY[:99])
+    pm.Normal("y", pm.Normal("x", 0, sigma, shape=159), 1, observed=NOISY[:159])
 
 
 def build(kind):

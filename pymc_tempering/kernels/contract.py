@@ -307,17 +307,9 @@ class Compound:
 
     def lend(self, covs: Covariances, other: "Compound") -> Covariances:
         """Covariances for another compound: those of the blocks that both have."""
-        return tuple(
-            next(
-                (
-                    cov
-                    for cov, own in zip(covs, self.blocks, strict=True)
-                    if np.array_equal(own.indices, block.indices)
-                ),
-                None,
-            )
-            for block in other.blocks
-        )
+        pairs = zip(self.blocks, covs, strict=True)
+        known = {block.indices.tobytes(): cov for block, cov in pairs}
+        return tuple(known.get(block.indices.tobytes()) for block in other.blocks)
 
     @property
     def targets(self) -> np.ndarray:

@@ -125,10 +125,10 @@ def without_damage[T](work: Callable[[], T]) -> T:
         except Exception as error:
             if READS_THE_CACHE not in "".join(format_exception(error)):
                 raise
-            warn_user(
-                f"The cache of compiled code cannot be read ({type(error).__name__}: {error}). "
-                f"{FOLDER} is emptied, and all is compiled anew."
-            )
             for file in FOLDER.glob("*.nb[ic]"):
                 file.unlink(missing_ok=True)
+            warn_user(
+                f"The cache of compiled code cannot be read ({type(error).__name__}: {error}). "
+                f"{FOLDER} was emptied, and all is compiled anew."
+            )
             return work()

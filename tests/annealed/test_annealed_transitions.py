@@ -2,13 +2,13 @@
 
 from functools import cache, partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pymc as pm
 import pytest
 from scipy import stats as sps
 from support.compiled_systems import prior, system
+from support.planted import with_bug
 from support.riemann_sums import riemann_log_weights
 
 from pymc_tempering.annealed.schedule import BetaSchedule
@@ -141,11 +141,7 @@ BUGS = {
 def planted(bug):
     """Persistent kernel with a bug in its source."""
     right, wrong, _ = BUGS[bug]
-    before, own = Path(hmc.__file__).read_text().split("def refresh_share(")
-    assert own.count(right) == 1
-    source = f"{before}def refresh_share({own.replace(right, wrong)}"
-    namespace = {"__name__": "planted"}
-    exec(compile(source, bug, "exec"), namespace)
+    namespace = with_bug(hmc, right, wrong, after="def refresh_share(")
     return namespace["Persistent"]()
 
 

@@ -2,13 +2,13 @@
 
 import itertools
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 from support.compiled_density import compiled_density
 from support.moves import Moves
+from support.planted import with_bug
 
 from pymc_tempering.kernels import (
     ACCEPTANCE,
@@ -241,11 +241,5 @@ def pvalue_with_gaps(transition):
 def test_slices_with_gaps_keep_the_law():
     """p > 1e-4; planted: the two ends ask different integers whether to go on."""
     assert pvalue_with_gaps(Slice().transition) > 1e-4
-    source = Path(slice_module.__file__).read_text()
-    right = "        point.x[j] = low\n"
-    assert source.count(right) == 1
-    planted = {"__name__": "planted"}
-    exec(
-        compile(source.replace(right, "        point.x[j] = low - 1.0\n"), "gaps", "exec"), planted
-    )
+    planted = with_bug(slice_module, "point.x[j] = low\n", "point.x[j] = low - 1.0\n")
     assert pvalue_with_gaps(planted["slice_transition"]) < 1e-8

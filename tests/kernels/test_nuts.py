@@ -1,13 +1,13 @@
 """NUTS beyond the contract of all kernels: against a recursive one, and bugs only it can have."""
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
 from support.compiled_density import compiled_density
 from support.gaussian_path import gaussian_density, law, law_pvalues
 from support.moves import Moves
+from support.planted import with_bug
 
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, NUTS, Block, nuts
 from pymc_tempering.kernels.assign import find_kernel
@@ -166,10 +166,7 @@ BUGS = {
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_change_the_law(bug):
     right, wrong, step = BUGS[bug]
-    source = Path(nuts.__file__).read_text()
-    assert source.count(right) == 1
-    planted = {"__name__": "planted"}
-    exec(compile(source.replace(right, wrong), bug, "exec"), planted)
+    planted = with_bug(nuts, right, wrong)
     assert smallest_pvalue(planted["nuts_transition"], step) < 1e-12
 
 

@@ -62,9 +62,9 @@ class Rung(NamedTuple):
 def thermodynamic_integration(
     model: pm.Model | CompiledModel | None = None,
     *,
-    draws: int = 500,
-    chains: int = 4,
-    tune: int = 100,
+    draws: int = 100,
+    chains: int = 20,
+    tune: int = 30,
     betas: int | Sequence[float] | None = None,
     rule: str = "corrected",
     transition: KernelChoice = None,
@@ -85,11 +85,12 @@ def thermodynamic_integration(
     ----------
     model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
-    draws : int, default 500
+    draws : int, default 100
         Transitions of each chain that count.
-    chains : int, default 4
-        Chains at each rung.
-    tune : int, default 100
+    chains : int, default 20
+        Chains at each rung. Where modes part a chain stays in one of them, so that few chains
+        cannot tell how much each mode holds.
+    tune : int, default 30
         Transitions of each chain before those that count; nothing is tuned in them, the pilot
         did that.
     betas : int or sequence of float, optional

@@ -27,6 +27,7 @@ from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import Layout, circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.origin import origin_of
+from pymc_tempering.model.shared_exponentials import with_shared_exponentials
 from pymc_tempering.model.terms import Terms, find_terms
 
 FEW = 16
@@ -194,6 +195,9 @@ def _compile_density(
     pieces, outputs = raveled_graphs(model, layout, terms, moved, far=reaches_far(model))
     if alone:
         outputs[1] = pt.zeros(())
+    work = work_of(outputs)
+    if work > CHEAP_WORK:
+        outputs = with_shared_exponentials(outputs)
     x = pt.vector("x", shape=(layout.dim,), dtype="float64")
     places = dict(zip(pieces, [x[part] for part in layout.slices], strict=True))
     graphs, slices = {}, layout.slices
@@ -208,7 +212,7 @@ def _compile_density(
                 rows, slices = [[pt.concatenate(row)] for row in rows], (slice(0, layout.dim),)
             every = [*outputs, *rows[0], *rows[1]]
             graphs["full"] = open_graph([x], graph_replace(every, places, strict=False))
-    return make_density(graphs, slices), work_of(outputs)
+    return make_density(graphs, slices), work
 
 
 def work_of(outputs: Sequence[Variable]) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from pymc_tempering.model.path import CHEAP_WORK, Path
+from pymc_tempering.references.mixture_fit import FULL_DIM
 from pymc_tempering.sampling.call import DEFAULT_MCSE
 
 DRAWN_MCSE = 0.01
@@ -22,6 +23,11 @@ may be larger, up to `DEFAULT_MCSE`."""
 SCOUTED_WORK = 300_000
 """Elements of a value from which on there are fewer scouts: each of them is needed to find what is
 narrow, while 32 particles miss no more of it than 256."""
+
+WIDE_DIM, WIDE_PARTICLES, WIDE_MCSE = FULL_DIM, 64, 0.15
+"""Dimensions above which a run takes more values the more there are, so that a value counts more;
+particles at least, since fits have no full scale matrices there; and the largest error of log Z
+(nats) that is enough."""
 
 FEW_DIM = 100
 """Dimensions above which a chain has 500 draws at least. In shorter ones the largest R-hat of so
@@ -60,22 +66,29 @@ class Effort:
     mcse: float = DEFAULT_MCSE
 
 
+def is_wide(path: Path) -> bool:
+    """Whether a model has many dimensions beside those that are white."""
+    return path.dim - path.n_white > WIDE_DIM
+
+
 def effort_of(path: Path) -> Effort:
     """Return what a run of a model does."""
-    full = Effort()
+    full, dim = Effort(), path.dim - path.n_white
     if not path.dear:
         return full
-    share = CHEAP_WORK / path.work
+    wide, cost = is_wide(path), path.work * max(1.0, dim / WIDE_DIM)
+    share = CHEAP_WORK / cost
     root, scouts = sqrt(share), SCOUTED_WORK / path.work
 
     def some(number: int, factor: float, least: int) -> int:
         return max(least, int(number * factor))
 
-    fewest = min(full.particles, max(32, 2 * (path.dim - path.n_white)))
+    fewest = WIDE_PARTICLES if wide else min(full.particles, max(32, 2 * dim))
     near, far = full.trial_particles
     return Effort(
-        some(full.particles, root, fewest), (some(near, root, 32), far),
+        some(full.particles, root, fewest),
+        (some(near, root, 32), some(far, root, fewest) if wide else far),
         some(full.proposed, root, 250), some(full.scouting, min(1.0, scouts), 2000),
         some(full.draws, share, 250 if path.dim <= FEW_DIM else 500), some(full.looks, root, 50),
-        min(DEFAULT_MCSE, SHORT_MCSE * max(1.0, sqrt(path.work / SHORT_WORK))),
+        min(WIDE_MCSE if wide else DEFAULT_MCSE, SHORT_MCSE * max(1.0, sqrt(cost / SHORT_WORK))),
     )  # fmt: skip

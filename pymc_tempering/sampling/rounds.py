@@ -342,7 +342,8 @@ def _imprecise(job: Job, goal: Goal, at: Outcome, growth: float) -> bool:
     """
     if not (goal.by_default and goal.ess_alone) or growth >= MOST_GROWTH:
         return False
-    enough = effort_of(job.prior.path).mcse if growth < 1.0 else DEFAULT_MCSE
+    enough = effort_of(job.prior.path).mcse
+    enough = enough if growth < 1.0 else max(enough, DEFAULT_MCSE)
     if rts(cycles_of(at.chosen.plan, at.runs)).mcse <= enough:
         return False
     return enough < at.evidence.mcse < np.inf

@@ -25,8 +25,10 @@ from pymc_tempering.sampling.effort import (
     DEFAULT_MCSE,
     DRAWN_MCSE,
     SHORT_MCSE,
+    WIDE_MCSE,
     Effort,
     effort_of,
+    is_wide,
 )
 from pymc_tempering.sampling.evaluated import evaluate_states, slopes_at
 from pymc_tempering.sampling.reference_draws import N_TRIAL, begin_beside, draw_beside
@@ -89,8 +91,21 @@ def flat(effort):
 
 def test_particles_are_enough_for_a_fit_in_their_dimensions():
     assert effort_of(path_of(1e9, dim=60)).particles == 120
-    assert effort_of(path_of(1e9, dim=1000)).particles == 256
+    assert effort_of(path_of(1e9, dim=200)).particles == 256
     assert effort_of(path_of(1e9, dim=1000, n_white=997)).particles == 32
+
+
+def test_a_value_in_many_dimensions_counts_more():
+    """Above `WIDE_DIM` fits are of low rank, and do with few particles; white ones do not count."""
+    path = path_of(2 * CHEAP_WORK, dim=2000)
+    wide, dear = effort_of(path), effort_of(path_of(20 * CHEAP_WORK))
+    assert is_wide(path)
+    assert (wide.particles, wide.trial_particles) == (64, (32, 64))
+    assert (wide.proposed, wide.looks, wide.mcse) == (dear.proposed, dear.looks, dear.mcse)
+    assert effort_of(path_of(1e9, dim=2000)).mcse == WIDE_MCSE
+    for narrow in (path_of(2 * CHEAP_WORK, 200), path_of(2 * CHEAP_WORK, 2000, n_white=1800)):
+        assert not is_wide(narrow)
+        assert effort_of(narrow).mcse == SHORT_MCSE
 
 
 def evaluations(model):

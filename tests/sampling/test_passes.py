@@ -183,6 +183,11 @@ def test_there_are_more_passes_only_where_they_differ():
     assert np.unique(more.log_z[3:]).size == MORE_PASSES
 
 
+def test_in_many_dimensions_log_z_of_passes_tells_no_modes_apart(monkeypatch):
+    monkeypatch.setattr(passing, "is_wide", lambda path: True)
+    assert numbers_of_passes() == [3, 3, 3, *NUMBERS[3:]]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("MAX_SPREAD", 1.9), ("MAX_SPREAD", 2.1), ("MODE_SHARE", 0.09), ("MODE_SHARE", 0.11)],

@@ -44,7 +44,7 @@ class Effort:
         Of each annealed pass from the prior.
     trial_particles : tuple of int
         Of the pass from a fitted reference: where that is near the posterior, and where not. Then
-        they are all, for the tuning of the chains rests on them.
+        they are all, for the tuning of the chains rests on them; fewer in many dimensions.
     proposed : int
         Draws of a reference that are weighted at a time.
     scouting : int
@@ -85,9 +85,10 @@ def effort_of(path: Path) -> Effort:
 
     fewest = WIDE_PARTICLES if wide else min(full.particles, max(32, 2 * dim))
     near, far = full.trial_particles
+    if wide or path.n_white:
+        far = some(far, root, WIDE_PARTICLES)
     return Effort(
-        some(full.particles, root, fewest),
-        (some(near, root, 32), some(far, root, fewest) if wide else far),
+        some(full.particles, root, fewest), (some(near, root, 32), far),
         some(full.proposed, root, 250), some(full.scouting, min(1.0, scouts), 2000),
         some(full.draws, share, 250 if path.dim <= FEW_DIM else 500), some(full.looks, root, 50),
         min(WIDE_MCSE if wide else DEFAULT_MCSE, SHORT_MCSE * max(1.0, sqrt(cost / SHORT_WORK))),

@@ -108,6 +108,13 @@ def test_a_value_in_many_dimensions_counts_more():
         assert effort_of(narrow).mcse == SHORT_MCSE
 
 
+def test_a_far_reference_has_all_particles_but_where_most_of_it_is_white_or_of_low_rank():
+    """The tuning of chains rests on them."""
+    far = [effort_of(path_of(1e9, *path)).trial_particles[1] for path in [(9,), (200,), (201,)]]
+    assert far == [256, 256, 64]
+    assert effort_of(path_of(1e9, 1000, n_white=997)).trial_particles[1] == 64
+
+
 def evaluations(model):
     idata = pmt.sample(model=model, random_seed=1, progressbar=False, quiet=True)
     spent = sum(json.loads(idata["tempering"].attrs["evaluations"]).values())

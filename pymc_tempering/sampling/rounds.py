@@ -68,8 +68,8 @@ type Watch = Callable[[list[ChainRun], Ladder, int], object]
 class Round:
     """One line of the report: what was known after a round.
 
-    `barrier` is Lambda, the sum of the rejection rates of neighbors; `acceptance` is the kernel's,
-    over all rungs but the first; `least_ess` is not a number where it was not asked for.
+    `barrier` is the sum of the rejection rates of neighbors; `acceptance` is the kernel's, over all
+    rungs but the first; `least_ess` is not a number where it was not asked for.
     """
 
     draws: int
@@ -84,12 +84,12 @@ class Round:
     seconds: float
 
     def __str__(self) -> str:
-        check = f", check {self.check_log_z:.2f} ± {self.check_mcse:.2g}"
+        check = f", by looks {self.check_log_z:.2f} ± {self.check_mcse:.2g}"
         ess = f", least ESS {self.least_ess:.0f}"
         return (
             f"{self.draws} draws, {self.tours} tours: log Z {self.log_z:.3f} ± {self.mcse:.2g}"
             f"{check if np.isfinite(self.check_log_z) else ''}"
-            f"{ess if np.isfinite(self.least_ess) else ''}, Lambda {self.barrier:.2f}, "
+            f"{ess if np.isfinite(self.least_ess) else ''}, barrier {self.barrier:.2f}, "
             f"acceptance {self.acceptance:.2f} ({self.seconds:.1f} s)"
         )
 

@@ -2,7 +2,7 @@
 
 PyMC's Bernoulli density with `logit_p` has a softplus for each outcome, a sigmoid to check the
 probability, and another in the gradient: six exponentials and logarithms for each row. By
-`softplus(x) = (|x| + x) / 2 + log(1 + exp(-|x|))` both outcomes and both slopes share one of each.
+`softplus(x) = max(x, 0) + log(1 + exp(-|x|))` both outcomes and both slopes share one of each.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,9 @@ def _share(fgraph, node):  # type: ignore[no-untyped-def]
     if isinstance(kind, ps_math.Softplus):
         turned = computes(x, ps.Neg)
         x = x.owner.inputs[0] if turned else x
-        size = pt.abs(x)
-        return [0.5 * (size - x if turned else size + x) + pt.log1p(pt.exp(-size))]
+        above = x > 0.0  # as switches, so that the slope at 0 is a half
+        shared = pt.log1p(pt.exp(-pt.switch(above, x, -x)))
+        return [(pt.switch(above, 0.0, -x) if turned else pt.switch(above, x, 0.0)) + shared]
     is_check = (isinstance(kind, ps.GE) and is_all(node.inputs[1], 0.0)) or (
         isinstance(kind, ps.LE) and is_all(node.inputs[1], 1.0)
     )

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 from scipy.special import expit, log_expit
 
@@ -48,7 +50,6 @@ def calls(monkeypatch):
 @pytest.mark.parametrize("family", ["bernoulli", "binomial"])
 @pytest.mark.parametrize("x", [0.0, 1e-12, 0.3, -2.0, 40.0, -700.0, 1e5, -1e30])
 def test_values_and_slopes(family, x, calls):
-    """At 0 the slope of |x| must not count: the planted sign of one there is seen."""
     path = path_of(family)
     assert path.dear
     assert calls
@@ -60,6 +61,19 @@ def test_values_and_slopes(family, x, calls):
     np.testing.assert_allclose(value, expected, rtol=1e-13)
     expected = np.sum((ones - n * expit(eta)) * TABLE[:, 0])
     np.testing.assert_allclose(slope, expected, rtol=1e-11, atol=1e-11)
+
+
+def test_far_out_and_at_zero():
+    """At 0 the slope is a half, and at infinity nothing is undefined."""
+    x = pt.dvector("x")
+    outputs = with_shared_exponentials([pt.softplus(x), pt.softplus(-x)])
+    slopes = [pytensor.grad(out.sum(), x) for out in outputs]
+    values = np.array([-np.inf, -800.0, -1.0, 0.0, 1.0, 800.0, np.inf])
+    up, down, rise, fall = pytensor.function([x], [*outputs, *slopes], mode="NUMBA")(values)
+    np.testing.assert_allclose(up, -log_expit(-values), rtol=1e-14)
+    np.testing.assert_allclose(down, -log_expit(values), rtol=1e-14)
+    np.testing.assert_allclose(rise, expit(values), rtol=1e-14)
+    np.testing.assert_allclose(fall, -expit(-values), rtol=1e-14)
 
 
 def test_no_number_is_no_likelihood():

@@ -107,7 +107,7 @@ def _follow(fgraph, node):  # type: ignore[no-untyped-def]
             new = None if (log := log_without_exp(out)) is None else pt.exp(log)
         case _:
             return None
-    return None if new is None else _in_place_of(out, new)
+    return None if new is None else in_place_of(out, new)
 
 
 def _log_of_sum(variable: Variable) -> Variable | None:
@@ -130,11 +130,11 @@ def _cancel(fgraph, node):  # type: ignore[no-untyped-def]
     for i, j in permutations(range(len(terms)), 2):
         if (without := _without(terms[j], _plain(terms[i]))) is not None:
             rest = [without if k == j else term for k, term in enumerate(terms) if k != i]
-            return _in_place_of(node.outputs[0], pt.add(*rest))
+            return in_place_of(node.outputs[0], pt.add(*rest))
     return None
 
 
-def _in_place_of(out: Variable, new: Variable) -> list[Variable] | None:
+def in_place_of(out: Variable, new: Variable) -> list[Variable] | None:
     """Return what a rewriting puts in the place of a variable; None if its shape is another."""
     new = new.astype(out.type.dtype)
     return [new] if new.type.broadcastable == out.type.broadcastable else None

@@ -15,7 +15,7 @@ from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_tempering.model.log_graphs import computes, is_all
+from pymc_tempering.model.log_graphs import computes, in_place_of, is_all
 
 
 @node_rewriter([Elemwise])
@@ -27,12 +27,13 @@ def _share(fgraph, node):  # type: ignore[no-untyped-def]
         x = x.owner.inputs[0] if turned else x
         above = x > 0.0  # as switches, so that the slope at 0 is a half
         shared = pt.log1p(pt.exp(-pt.switch(above, x, -x)))
-        return [(pt.switch(above, 0.0, -x) if turned else pt.switch(above, x, 0.0)) + shared]
+        part = pt.switch(above, 0.0, -x) if turned else pt.switch(above, x, 0.0)
+        return in_place_of(node.outputs[0], part + shared)
     is_check = (isinstance(kind, ps.GE) and is_all(node.inputs[1], 0.0)) or (
         isinstance(kind, ps.LE) and is_all(node.inputs[1], 1.0)
     )
     if is_check and computes(x, ps_math.Sigmoid):
-        return [~pt.isnan(x.owner.inputs[0])]
+        return in_place_of(node.outputs[0], ~pt.isnan(x.owner.inputs[0]))
     return None
 
 

@@ -54,7 +54,8 @@ class Effort:
     looks : int
         From the prior at first; there are more where too few of them arrive.
     mcse : float
-        Error of log Z (nats) that is enough where chains are shorter than by default.
+        Error of log Z (nats) that is enough where chains are shorter than by default, and for all
+        where it is larger than `DEFAULT_MCSE`.
     """
 
     particles: int = 256

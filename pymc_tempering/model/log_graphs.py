@@ -63,7 +63,7 @@ def _log_of_parts(variable: Variable, log_of) -> Variable | None:  # type: ignor
         case ps.Sign():
             log = log_of(inputs[0])
             return None if log is None else pt.zeros_like(log)
-        case ps.Sub() if is_all(inputs[1], 0.0):
+        case ps.Sub() if is_everywhere(inputs[1], 0.0):
             log, factor = log_of(inputs[0]), 1.0
         case ps.Reciprocal() | ps.Sqrt() | ps.Sqr() | ps.Cast() | ps.Abs() | ps.Identity():
             log, factor = log_of(inputs[0]), _FACTORS.get(type(op.scalar_op), 1.0)
@@ -76,7 +76,7 @@ _FACTORS: dict[type, float] = {ps.Reciprocal: -1.0, ps.Sqrt: 0.5, ps.Sqr: 2.0}
 """What these operations multiply a log by."""
 
 
-def is_all(variable: Variable, number: float) -> bool:
+def is_everywhere(variable: Variable, number: float) -> bool:
     """Whether a variable has this number everywhere, whatever its shape."""
     return bool(get_underlying_scalar_constant_value(variable, raise_not_constant=False) == number)
 
@@ -101,7 +101,7 @@ def _follow(fgraph, node):  # type: ignore[no-untyped-def]
             new = -pt.softplus(inner.owner.inputs[0]) if computes(inner, ps_math.Sigmoid) else None
         case ps.Log1p():
             new = None if (log := log_without_exp(first)) is None else pt.softplus(log)
-        case ps.GT() if is_all(node.inputs[1], 0.0):
+        case ps.GT() if is_everywhere(node.inputs[1], 0.0):
             new = None if (log := log_without_exp(first)) is None else pt.gt(log, -np.inf)
         case ps.Mul() | ps.TrueDiv() | ps.Pow() | ps.Sqr() | ps.Reciprocal():
             new = None if (log := log_without_exp(out)) is None else pt.exp(log)
@@ -173,7 +173,7 @@ def _summed(tree: Variable) -> Sequence[int]:
     if computes(tree, ps.Add):
         return range(len(inputs))
     if computes(tree, ps.Switch):
-        branches = [i for i in (1, 2) if not is_all(inputs[i], -np.inf)]
+        branches = [i for i in (1, 2) if not is_everywhere(inputs[i], -np.inf)]
         return branches if len(branches) == 1 else []
     return [0]
 

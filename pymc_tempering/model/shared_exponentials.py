@@ -15,7 +15,7 @@ from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_tempering.model.log_graphs import computes, in_place_of, is_all
+from pymc_tempering.model.log_graphs import computes, in_place_of, is_everywhere
 
 
 @node_rewriter([Elemwise])
@@ -29,8 +29,8 @@ def _share(fgraph, node):  # type: ignore[no-untyped-def]
         shared = pt.log1p(pt.exp(-pt.switch(above, x, -x)))
         part = pt.switch(above, 0.0, -x) if turned else pt.switch(above, x, 0.0)
         return in_place_of(node.outputs[0], part + shared)
-    is_check = (isinstance(kind, ps.GE) and is_all(node.inputs[1], 0.0)) or (
-        isinstance(kind, ps.LE) and is_all(node.inputs[1], 1.0)
+    is_check = (isinstance(kind, ps.GE) and is_everywhere(node.inputs[1], 0.0)) or (
+        isinstance(kind, ps.LE) and is_everywhere(node.inputs[1], 1.0)
     )
     if is_check and computes(x, ps_math.Sigmoid):
         return in_place_of(node.outputs[0], ~pt.isnan(x.owner.inputs[0]))

@@ -28,6 +28,7 @@ from pymc_tempering.annealed.thermodynamic_integration import (
 )
 from pymc_tempering.arrays.carried import given_betas
 from pymc_tempering.core.ladder import barrier_of, space_betas
+from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.warmup.annealed_pass import anneal
 
@@ -208,6 +209,27 @@ def test_circular_variables_and_zero_likelihood(method, build):
     assert evidence.verdict == "ok"
     if method == "hais":
         assert evidence.betas.size < 200  # the dead share does not call for more rungs
+
+
+@cache
+def apart():
+    """Two modes of 81 and 19 % that no chain crosses between, each with as much of the prior."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 5.0, shape=2)
+        logs = [pm.logp(pm.Normal.dist(mean, 0.3), x).sum() for mean in (4.0, -4.0)]
+        pm.Potential("modes", pm.math.logaddexp(np.log(0.81) + logs[0], np.log(0.19) + logs[1]))
+    return model, float(2.0 * norm.logpdf(4.0, 0.0, np.hypot(5.0, 0.3)))
+
+
+def test_chains_at_a_rung_tell_how_much_modes_hold():
+    """|z| < 5 in five runs, fixed seeds; planted: with four chains none has a finite error."""
+    model, exact = apart()
+    for seed in range(5):
+        evidence = pmt.thermodynamic_integration(model, random_seed=seed, quiet=True)
+        assert abs(evidence.log_z - exact) < 5.0 * evidence.mcse < 1.0
+    with pytest.warns(TemperingWarning, match="mcse is infinite"):
+        few = pmt.thermodynamic_integration(model, chains=4, draws=500, random_seed=1, quiet=True)
+    assert few.mcse == np.inf
 
 
 @pytest.mark.parametrize("method", ["ais", "hais", "smc", "thermodynamic"])

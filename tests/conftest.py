@@ -5,6 +5,7 @@ Matplotlib opens no window, and PyTensor keeps its default backend.
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ os.environ.setdefault("PYTENSOR_FLAGS", "traceback__limit=0")
 # Compilers make objects by the million that refer to each other. Looking for those that nothing
 # uses any more took a tenth of the suite's time, so it is done at the end of each file alone.
 gc.set_threshold(0)
+
+# Python started with SIGINT ignored, as by `&` in a script, would not see the interrupts of tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def collect_garbage() -> None:

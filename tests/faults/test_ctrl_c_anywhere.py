@@ -48,13 +48,6 @@ def whole(model):
     return pmt.sample(model=model, **KWARGS)
 
 
-@pytest.fixture(autouse=True)
-def heeded_signals():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def call(model, path):
     """Sample; None after a KeyboardInterrupt."""
     with warnings.catch_warnings():

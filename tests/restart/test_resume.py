@@ -399,15 +399,8 @@ def at_save(monkeypatch, number, action):
     monkeypatch.setattr(keeping.CheckpointRecorder, "_save", saving)
 
 
-@pytest.fixture
-def heeded_signals():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("number", [1, 3])
-def test_ctrl_c_while_it_is_written(heeded_signals, kept, model, monkeypatch, tmp_path, number):
+def test_ctrl_c_while_it_is_written(kept, model, monkeypatch, tmp_path, number):
     """It waits until the checkpoint is whole; then it ends the run as ever."""
     whole, _, _ = kept("auto")
     with short_chunks(monkeypatch) as patch:
@@ -433,7 +426,7 @@ def test_sigterm_ends_the_process_with_a_checkpoint(kept, model, monkeypatch, tm
     assert_same(whole, resume(tmp_path / "run.zarr", model))
 
 
-def test_ctrl_c_while_the_chains_run(heeded_signals, model, monkeypatch, tmp_path):
+def test_ctrl_c_while_the_chains_run(model, monkeypatch, tmp_path):
     kwargs = {"draws": 40_000, "reference": "prior", "random_seed": 4}
     timer = threading.Timer(0.3, _thread.interrupt_main)
     with monkeypatch.context() as patch:

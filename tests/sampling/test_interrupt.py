@@ -1,7 +1,6 @@
 """Ctrl-C during `pmt.sample` returns the draws so far, and their cycles and tours are whole."""
 
 import _thread
-import signal
 import threading
 
 import numpy as np
@@ -17,14 +16,6 @@ from pymc_tempering.sampling import search as searching
 
 SOME = 60
 """Draws that each chain has when the interrupt comes; the tests ask for 40 and 50."""
-
-
-@pytest.fixture(autouse=True)
-def heeded_signal():
-    """Python started with SIGINT ignored, as by `&` in a script, would not see the interrupts."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def long_run(draws=100_000, **kwargs):

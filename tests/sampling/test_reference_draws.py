@@ -3,7 +3,6 @@
 import _thread
 import itertools
 import json
-import signal
 from dataclasses import replace
 from itertools import pairwise
 
@@ -143,15 +142,6 @@ def test_where_few_draws_would_have_weight_there_are_none(job, monkeypatch):
     assert begin_beside(plan, 70, 500, np.random.default_rng(0)).number(100) == 70
 
 
-@pytest.fixture
-def interruptible():
-    """Ctrl-C is heard; who is started in the background by a script ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_a_deadline_and_ctrl_c_keep_what_there_is(job, monkeypatch):
     of, plan = job
     beside = begin_beside(plan, 50_000, 0, np.random.default_rng(0))

@@ -86,7 +86,7 @@ def paper_schedule(
     step = WALK_STEP / 2.38 if transition == "metropolis" else leapfrog  # it takes 2.38 sd
     lengths = np.tile(kernel.options[0], (n_rungs, 1))
     ones = np.ones((n_rungs, DIM))
-    return BetaSchedule(kernel, Tuning(betas, np.full((n_rungs, 1), step), ones, None, lengths))
+    return BetaSchedule(kernel, Tuning(betas, np.full((n_rungs, 1), step), ones, (None,), lengths))
 
 
 def tuned_schedules(

@@ -21,7 +21,7 @@ class Tuning:
     step_sizes : array, shape (S, B)
     scales : array, shape (S, d)
         Standard deviations of the unconstrained variables.
-    covs : tuple, optional
+    covs : tuple
         For each kernel the covariances of its block, shape (S, b, b), or None where it wants none.
     lengths : array, shape (S, B)
         Trajectory lengths; NaN for a kernel without a choice.
@@ -30,7 +30,7 @@ class Tuning:
     betas: np.ndarray
     step_sizes: np.ndarray
     scales: np.ndarray
-    covs: Covariances | None
+    covs: Covariances
     lengths: np.ndarray
 
     def at(self, betas: np.ndarray) -> "Tuning":
@@ -47,17 +47,14 @@ class Tuning:
             betas,
             np.exp(between(np.log(self.step_sizes))),
             np.exp(between(np.log(self.scales))),
-            None
-            if self.covs is None
-            else tuple(None if cov is None else between(cov) for cov in self.covs),
+            tuple(None if cov is None else between(cov) for cov in self.covs),
             np.exp(between(np.log(self.lengths))),
         )
 
     def reversed(self) -> "Tuning":
         """Tuning of the reversed compound, whose kernels stand in reverse order."""
         steps, lengths = self.step_sizes[:, ::-1], self.lengths[:, ::-1]
-        covs = None if self.covs is None else self.covs[::-1]
-        return replace(self, step_sizes=steps, covs=covs, lengths=lengths)
+        return replace(self, step_sizes=steps, covs=self.covs[::-1], lengths=lengths)
 
     def with_steps(self, factor: float) -> "Tuning":
         """Tuning with all step sizes multiplied."""
@@ -65,12 +62,12 @@ class Tuning:
 
     def pack(self, kernel: Compound) -> np.ndarray:
         """Tuning numbers of a compound at each inverse temperature, shape (S, P)."""
-        covs = (None,) * kernel.n_blocks if self.covs is None else self.covs
-        rows = enumerate(zip(self.step_sizes, self.scales, self.lengths, strict=True))
+        rows = zip(self.step_sizes, self.scales, self.lengths, strict=True)
+        covs = [tuple(c if c is None else c[s] for c in self.covs) for s in range(self.betas.size)]
         return np.array(
             [
-                kernel.pack(step, scale, tuple(c if c is None else c[s] for c in covs), lengths)
-                for s, (step, scale, lengths) in rows
+                kernel.pack(step, scale, cov, lengths)
+                for (step, scale, lengths), cov in zip(rows, covs, strict=True)
             ]
         )
 

@@ -413,7 +413,7 @@ def anneal(
     tuning, of_other = _tuning_of(betas, log_ratios, stages, kernel), None
     if other is not None:  # in the same metric, with its usual lengths
         usual = np.tile(other.options[0], (betas.size, 1))
-        shared = None if tuning.covs is None else kernel.lend(tuning.covs, other)
+        shared = kernel.lend(tuning.covs, other)
         of_other = replace(tuning, step_sizes=np.array(others), covs=shared, lengths=usual)
     evaluations += particles.n_evaluations
     return AnnealedPass(

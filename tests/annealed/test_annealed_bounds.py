@@ -289,7 +289,7 @@ def coarse_plan(dim=2):
     """Four rungs and small steps: the annealing model is far from the target."""
     betas = np.array([0.0, 0.3, 0.7, 1.0])
     ones = np.ones((4, 1))
-    tuning = Tuning(betas, 0.4 * ones, np.ones((4, dim)), None, 1.2 * ones)
+    tuning = Tuning(betas, 0.4 * ones, np.ones((4, dim)), (None,), 1.2 * ones)
     return BetaSchedule(on_all(HMC(max_steps=1), dim), tuning)
 
 

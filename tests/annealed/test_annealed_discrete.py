@@ -246,7 +246,7 @@ def test_a_reversal_in_the_wrong_order_is_no_density_of_the_annealing_model(monk
     """Weights of RAISE from each corner against the share of paths that end there: |z| < 4."""
     prior, law = triangle()
     betas, n = np.array([0.0, 1.0]), 10_000
-    tuning = Tuning(betas, np.ones((2, 2)), np.ones((2, 3)), None, np.full((2, 2), np.nan))
+    tuning = Tuning(betas, np.ones((2, 2)), np.ones((2, 3)), (None,) * 2, np.full((2, 2), np.nan))
     plan = BetaSchedule(compound(), tuning)
     share = share_of_ends(plan, n, 3)
     log_f = np.log(law) + prior_log_z()

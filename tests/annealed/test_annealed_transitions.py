@@ -44,7 +44,7 @@ def tuned(kernel, betas, step, scales):
     """Schedule of a compound of one kernel with the same step size everywhere."""
     steps = np.full((betas.size, 1), step)
     lengths = np.tile(kernel.options[0], (betas.size, 1))
-    return BetaSchedule(kernel, Tuning(betas, steps, scales, None, lengths))
+    return BetaSchedule(kernel, Tuning(betas, steps, scales, (None,), lengths))
 
 
 def schedule(name, betas, wrong=1.0, kernel=None):

@@ -126,7 +126,9 @@ def scores(move, kernel=None, log_weights=SKEWED, seed=0):
     scales = np.column_stack([precision**-0.5, np.zeros(5)])
     steps = np.full((5, 1), 0.8)
     compound = on_all(kernel, 2)
-    tuning = Tuning(BETAS, steps, scales, None, np.tile(compound.options[0], (5, 1)))
+    tuning = Tuning(
+        BETAS, steps, scales, (None,) * compound.n_blocks, np.tile(compound.options[0], (5, 1))
+    )
     plan = Plan(ToyReference(ToyPath(density)), compound, ladder, tuning, move)
     state = start_chain(plan, np.random.default_rng(seed))
     out = np.empty((N, 3))

@@ -156,7 +156,9 @@ def scores(name, log_weights=SKEWED):
     scales = np.tile([0.8, 0.5, 1.0], (5, 1))
     plan = Plan(
         ToyReference(ToyPath(density, 3)), kernel, Ladder(BETAS, np.zeros(5), SKEWED),
-        Tuning(BETAS, np.full((5, 2), 0.8), scales, None, np.tile(kernel.options[0], (5, 1))),
+        Tuning(
+            BETAS, np.full((5, 2), 0.8), scales, (None,) * 2, np.tile(kernel.options[0], (5, 1))
+        ),
         "gibbs",
     )  # fmt: skip
     state = start_chain(plan, np.random.default_rng(0))

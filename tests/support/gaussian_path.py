@@ -120,7 +120,7 @@ def make_plan(
     reference = ToyReference(ToyPath(density, 2, circular))
     compound = on_all(kernel or HMC(), 2)
     lengths = np.tile(compound.options[0], (len(betas), 1))
-    tuning = Tuning(ladder.betas, np.full((len(betas), 1), 0.8), scales, None, lengths)
+    tuning = Tuning(ladder.betas, np.full((len(betas), 1), 0.8), scales, (None,), lengths)
     return Plan(reference, compound, ladder, tuning, move)
 
 

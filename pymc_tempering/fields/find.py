@@ -24,13 +24,14 @@ from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.compile import compile_model
+from pymc_tempering.references.mixture_fit import FULL_DIM
 from pymc_tempering.references.prior import Prior
 
 LEAST_DIM = 160
 """Dimensions up to which fields are not looked for: the usual way does well there. A volatility of
 152 takes 9 CPU s; a penalized spline of 200 gets no result."""
 
-LEAST_DENSE = 200
+LEAST_DENSE = FULL_DIM
 """Dimensions up to which a dense field, given others, is not followed: a mixture of t's with full
 scale matrices, which is fitted there, follows it for less."""
 

@@ -37,7 +37,9 @@ def _share(fgraph, node):  # type: ignore[no-untyped-def]
     return None
 
 
+_rewrite = in2out(_share, name="shared_exponentials")
+
+
 def with_shared_exponentials(outputs: Sequence[Variable]) -> list[Variable]:
     """Rewrite the softplus of stable graphs, before gradients are taken."""
-    rewriter = in2out(_share, name="shared_exponentials")
-    return list(rewrite_graph(list(outputs), include=(), custom_rewrite=rewriter))
+    return list(rewrite_graph(list(outputs), include=(), custom_rewrite=_rewrite))

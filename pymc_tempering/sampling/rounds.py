@@ -337,7 +337,8 @@ def _outgrown(at: Outcome) -> bool:
 def _imprecise(job: Job, goal: Goal, at: Outcome, growth: float) -> bool:
     """Whether log Z has a finite error above what is enough, and chains may still grow for it.
 
-    That is `DEFAULT_MCSE`, and less in rounds that are short since values are dear.
+    That is `DEFAULT_MCSE`, less in rounds that are short since values are dear, and more where
+    these have many dimensions.
     Who asks for another error, or for effective draws, gets these alone.
     """
     if not (goal.by_default and goal.ess_alone) or growth >= MOST_GROWTH:

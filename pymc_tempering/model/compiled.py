@@ -78,8 +78,8 @@ def _evaluate_once(density, x, values, grads):  # type: ignore[no-untyped-def]
     density.code(x, values, grads, density.data)
 
 
-MIX_SIGNATURE = types.void(VECTOR, VECTOR, MATRIX, MATRIX)
-"""(x, values, grads, table): turn log prior and log likelihood, and their gradients, into
+MIX_SIGNATURE = types.void(VECTOR, VECTOR, MATRIX, MATRIX, MATRIX)
+"""(x, values, grads, table, warp): turn log prior and log likelihood, and their gradients, into
 log_reference and log_ratio of a path from a fitted reference."""
 
 
@@ -115,18 +115,19 @@ def _mixer(function: Callable) -> Any:
 
 
 class Mixing(NamedTuple):
-    """A fitted reference: what evaluates it, and its components as a table.
+    """A fitted reference: what evaluates it, its components as a table, and its warp as one.
 
-    The table is packed by `pymc_tempering.references.mixture`, and has scratch space. It has no
-    rows where the prior is the reference.
+    The tables are packed by `pymc_tempering.references.mixture` and `warp`, and have scratch space.
+    They have no rows where the prior is the reference, or where there is no warp.
     """
 
     mixer: Mixer
     table: np.ndarray
+    warp: np.ndarray
 
     def copy(self) -> "Mixing":
         """Return one with scratch space of its own."""
-        return Mixing(self.mixer, self.table.copy())
+        return Mixing(self.mixer, self.table.copy(), self.warp.copy())
 
     @property
     def size(self) -> int:
@@ -134,8 +135,8 @@ class Mixing(NamedTuple):
         return self.table.size
 
 
-NO_MIXTURE = Mixing(Mixer(None), np.empty((0, 0)))
-MIXTURE = types.NamedTuple((types.FunctionType(MIX_SIGNATURE), MATRIX), Mixing)
+NO_MIXTURE = Mixing(Mixer(None), np.empty((0, 0)), np.empty((0, 0)))
+MIXTURE = types.NamedTuple((types.FunctionType(MIX_SIGNATURE), MATRIX, MATRIX), Mixing)
 
 
 class Point(NamedTuple):

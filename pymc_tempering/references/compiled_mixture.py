@@ -28,13 +28,13 @@ from pymc_tempering.model.compiled import (
 from pymc_tempering.model.jit import borrowing, njit
 from pymc_tempering.references.warp import add_warped_slope, warp_point
 
-# A packed mixture has a header row [J, log eps, rank or -1, W, S, white coordinates], then for each
+# A packed mixture has a header row [J, log eps, rank or -1, S, white coordinates], then for each
 # component a row [log constant, dof, scratch: log density, slope, square, factor of the gradient],
 # a row with its mean, a scratch row with whitened x, and the rows of its whitening
 # (`pymc_tempering.references.mixture`): for a full scale matrix d rows, and its d columns as rows;
 # 1 + rank rows for one of low rank. Then come S stretched copies, each a row with the first five of
 # these numbers and those of the next line, and a row of its mode's inverse scale matrix. Last
-# are the rows of the warp, if W > 0.
+# come rows of scratch for a warp, which is a matrix apart: u, the slope along it, and its own.
 CONSTANT, DOF, LOG_T, SLOPE, SQUARE, FACTOR = range(6)
 ORIGIN, ALONG, WITHIN, OWN, PRODUCT = range(5, 10)
 MIN_COLUMNS, COPY_COLUMNS = 6, 10
@@ -182,23 +182,23 @@ def _share_of(log_share):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _to_slopes(grads, x, u, mixture, prior_share, log_reference):  # type: ignore[no-untyped-def]
+def _to_slopes(grads, x, u, mixture, warp, prior_share, log_reference):  # type: ignore[no-untyped-def]
     """Turn gradients of log prior and log likelihood into those of log_reference and log_ratio."""
     dim = u.size
-    n, rank, n_copies = int(mixture[0, 0]), int(mixture[0, 2]), int(mixture[0, 4])
+    n, rank, n_copies = int(mixture[0, 0]), int(mixture[0, 2]), int(mixture[0, 3])
     size = 3 + 2 * dim if rank < 0 else 4 + rank
-    n_warped, warp_at = int(mixture[0, 3]), 1 + n * size + 2 * n_copies
+    end = 1 + n * size + 2 * n_copies
     reference, ratio = grads[0], grads[1]
     for i in range(x.size):
         ratio[i] += reference[i]  # of the target
         reference[i] = prior_share * reference[i] if prior_share > 0.0 else 0.0
     slope, t_share = reference[:dim], 0.0
-    if n_warped > 0:
-        slope = mixture[warp_at + 1, :dim]
+    if warp.shape[0] > 0:
+        slope = mixture[end + 1, :dim]
         slope[:] = 0.0
     for j in range(n):
         mixture[1 + j * size, FACTOR] = 0.0
-    for at in range(1 + n * size, warp_at, 2):
+    for at in range(1 + n * size, end, 2):
         share = _share_of(mixture[at, LOG_T] - log_reference)
         if share > 0.0:
             t_share += share
@@ -210,27 +210,27 @@ def _to_slopes(grads, x, u, mixture, prior_share, log_reference):  # type: ignor
         if factor != 0.0:
             t_share += share
             _add_slope(slope, factor, mixture, at, rank)
-    if n_warped > 0:
-        add_warped_slope(reference, t_share, mixture, warp_at, n_warped)
+    if warp.shape[0] > 0:
+        add_warped_slope(reference, t_share, warp, u, slope, mixture[end + 2 :])
     for i in range(dim, x.size):
         reference[i] -= t_share * x[i]
     for i in range(x.size):
         ratio[i] -= reference[i]
 
 
-def to_mixture(x, values, grads, mixture):  # type: ignore[no-untyped-def]
+def to_mixture(x, values, grads, mixture, warp):  # type: ignore[no-untyped-def]
     """Turn log prior and log likelihood of a point into log_reference and log_ratio."""
-    dim = x.size - int(mixture[0, 5])
-    n, rank, n_copies = int(mixture[0, 0]), int(mixture[0, 2]), int(mixture[0, 4])
+    dim = x.size - int(mixture[0, 4])
+    n, rank, n_copies = int(mixture[0, 0]), int(mixture[0, 2]), int(mixture[0, 3])
     size = 3 + 2 * dim if rank < 0 else 4 + rank
     copies = 1 + n * size
-    n_warped, warp_at = int(mixture[0, 3]), copies + 2 * n_copies
+    end = copies + 2 * n_copies
     u, log_det = x[:dim], 0.0
     for i in range(dim, x.size):
         log_det -= 0.5 * (x[i] * x[i] + LOG_2PI)
-    if n_warped > 0:
-        log_det = warp_point(x, mixture, warp_at, n_warped)
-        u = mixture[warp_at, :dim]
+    if warp.shape[0] > 0:
+        u = mixture[end, :dim]
+        log_det = warp_point(x, warp, u, mixture[end + 2 :])
     log_prior, log_likelihood = values[LOG_REFERENCE], values[LOG_RATIO]
     prior_term = mixture[0, 1] + log_prior
     largest = prior_term
@@ -238,18 +238,18 @@ def to_mixture(x, values, grads, mixture):  # type: ignore[no-untyped-def]
         at = 1 + j * size
         square = _whiten(u, mixture, at, rank)
         largest = max(largest, _log_t(mixture, at, square, dim, log_det))
-    for at in range(copies, warp_at, 2):
+    for at in range(copies, end, 2):
         square = _copy_square(u, mixture, at)
         largest = max(largest, _log_t(mixture, at, square, dim, log_det))
     total = np.exp(prior_term - largest) if prior_term > -np.inf else 0.0
     for j in range(n):
         total += _share_of(mixture[1 + j * size, LOG_T] - largest)
-    for at in range(copies, warp_at, 2):
+    for at in range(copies, end, 2):
         total += _share_of(mixture[at, LOG_T] - largest)
     log_reference = largest + np.log(total)
     if grads.shape[0] > 0:  # wanted
         share = np.exp(prior_term - log_reference) if prior_term > -np.inf else 0.0
-        _to_slopes(grads, x, u, mixture, share, log_reference)
+        _to_slopes(grads, x, u, mixture, warp, share, log_reference)
     values[LOG_REFERENCE] = log_reference
     if log_prior == -np.inf or log_likelihood == -np.inf:
         values[LOG_RATIO] = -np.inf
@@ -266,7 +266,7 @@ def evaluate(density, point):  # type: ignore[no-untyped-def]
     x, values, grads, mixture = point
     density.code(x, values, grads, density.data)
     if mixture.table.shape[0] > 0:
-        mixture.mixer(x, values, grads, mixture.table)
+        mixture.mixer(x, values, grads, mixture.table, mixture.warp)
 
 
 @njit()

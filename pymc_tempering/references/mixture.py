@@ -27,7 +27,7 @@ from pymc_tempering.references.compiled_mixture import (
     OWN,
     WITHIN,
 )
-from pymc_tempering.references.warp import WARP_COLUMNS, FunnelWarp
+from pymc_tempering.references.warp import N_SCRATCH, FunnelWarp
 
 
 @dataclass(frozen=True)
@@ -414,17 +414,15 @@ class Mixture:
         )
 
     def pack(self) -> np.ndarray:
-        """Put the mixture into one matrix, as compiled code reads it."""
+        """Put the mixture without its warp into one matrix, as compiled code reads it."""
         n, dim = self.n_components, self.dim
         copies, rows = self.copies, self.scales.packed
         size = 3 + rows.shape[1]
-        least = MIN_COLUMNS if self.warp is None else WARP_COLUMNS
-        least = max(least, COPY_COLUMNS if self.stretched else 0)
-        packed = np.zeros((1 + n * size + 2 * self.stretched, max(dim, least)))
+        least = COPY_COLUMNS if self.stretched else MIN_COLUMNS
+        scratch = 0 if self.warp is None else 2 + N_SCRATCH
+        packed = np.zeros((1 + n * size + 2 * self.stretched + scratch, max(dim, least)))
         rank = rows.shape[1] - 1 if isinstance(self.scales, LowRankScales) else -1
-        n_warped = 0 if self.warp is None else len(self.warp.index)
-        log_share = np.log(self.prior_share)
-        packed[0, :6] = n, log_share, rank, n_warped, self.stretched, self.n_white
+        packed[0, :5] = n, np.log(self.prior_share), rank, self.stretched, self.n_white
         constants = self.log_constants + np.log1p(-self.prior_share)
         for j in range(n):
             block = packed[1 + j * size :]
@@ -437,9 +435,7 @@ class Mixture:
             block[0, ORIGIN], block[0, ALONG] = 1 + copies.modes[k] * size, copies.along[k]
             block[0, WITHIN], block[0, OWN] = copies.within[k], copies.own[k]
             block[1, :dim] = copies.rows[k]
-        if self.warp is None:
-            return packed
-        return np.concatenate([packed, self.warp.pack(packed.shape[1])])
+        return packed
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw from the t components alone, shape (n, d)."""

@@ -137,7 +137,9 @@ class Fitted:
     @cached_property
     def mixture(self) -> Mixing:
         """Packed mixture that points carry."""
-        return Mixing(MIXER, self.components.pack())
+        warp = self.components.warp
+        none = NO_MIXTURE.warp
+        return Mixing(MIXER, self.components.pack(), none if warp is None else warp.pack())
 
     @cached_property
     def covariance(self) -> np.ndarray | None:

@@ -8,19 +8,23 @@ two is normal with precision `P = exp(-2 (delta + c s)) + 1 / V` and mean
 """
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 
 import numpy as np
 
 from pymc_tempering.model.jit import borrowing, njit
 
-# Packed, a warp has a row for u, a scratch row for the slope along u, and `WARP_ROWS` rows for each
-# warped coordinate: its numbers (in the order of the names below), regressors, their coefficients
-# in A, those in B, and scratch (the names of the last line).
-WARP_ROWS = 5
-INDEX, SCALE, N_REGRESSORS, GAMMA, BOUNDED, C, F, P0, V0, KAPPA, A0, B0 = range(12)
-ROOT, PRIOR_PART, LIKELIHOOD_PART, MEAN_SLOPE, LOG_SLOPE = range(5)
-WARP_COLUMNS = 12
+# Packed, a warp has a row for each warped coordinate: its numbers by the names below (`FIRST` is the
+# first row of the same s, `LAST` how many regressors it has), then its regressors, their
+# coefficients in A, and those in B. Compiled code that evaluates it has a scratch matrix, with a
+# column for each row.
+INDEX, SCALE, FIRST, LAST, GAMMA, BOUNDED, C, F, P0, V0, KAPPA, A0, B0 = range(13)
+REGRESSORS = 13
+SQUARED, DECAY, S_SLOPE, ROOT, PRIOR_PART, LIKELIHOOD_PART, MEAN_SLOPE, LOG_SLOPE = range(8)
+N_SCRATCH = 8
+
+COMPILED_ROWS = 200
+"""Rows of a warp above which compiled code takes states to u: regressors of many rows at many
+states take too much memory at once."""
 
 MAX_S, MAX_U = 150.0, 1e150
 """Bounds of |s| and |u|, and `MAX_LOG` of the numbers that are logs: nothing overflows."""
@@ -109,12 +113,12 @@ class FunnelWarp:
         variance = np.exp(self.log_v) + np.exp(self.log_kappa) * squared
         return prior, squared**self.falls / variance
 
-    @cached_property
-    def _packed(self) -> np.ndarray:
-        return self.pack(max(WARP_COLUMNS, self.regressors.shape[1]))
-
     def forward(self, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Warp states, shape (n, d); return u, of that shape, and log |du / dx|, shape (n,)."""
+        if len(self.index) > COMPILED_ROWS:
+            us, log_det = np.empty(xs.shape), np.empty(len(xs))
+            warp_states(np.ascontiguousarray(xs), self.pack(), us, log_det)
+            return us, log_det
         us = xs.copy()
         with np.errstate(over="ignore", invalid="ignore"):
             mean, precision = self.moments(xs)
@@ -125,151 +129,167 @@ class FunnelWarp:
     def inverse(self, us: np.ndarray) -> np.ndarray:
         """States, shape (n, d), that `forward` takes to u."""
         xs = np.array(us, order="C")
-        unwarp(xs, self._packed)
+        unwarp(xs, self.pack())
         return xs
 
     def spread(self, xs: np.ndarray) -> np.ndarray:
         """Return the sd of each warped coordinate given the others, shape (n, d), else 1."""
         spread = np.ones_like(xs)
-        spread[:, self.index] = 1.0 / np.sqrt(self.moments(xs)[1])
+        prior, likelihood = self.precisions(log_scale(xs[:, self.scale], self.gamma, self.bounded))
+        spread[:, self.index] = 1.0 / np.sqrt(prior + likelihood)
         return spread
 
-    def pack(self, columns: int) -> np.ndarray:
+    def pack(self) -> np.ndarray:
         """Rows of the warp, as compiled code reads them."""
-        n_regressors = self.regressors.shape[1]
-        packed = np.zeros((2 + WARP_ROWS * len(self.index), columns))
-        for k in range(len(self.index)):
-            block = packed[2 + WARP_ROWS * k :]
-            block[0, : B0 + 1] = (
-                *(self.index[k], self.scale[k], n_regressors, self.gamma[k], self.bounded[k]),
-                *(self.centered[k], self.falls[k], np.exp(-2.0 * self.log_sd[k])),
-                *(np.exp(self.log_v[k]), np.exp(self.log_kappa[k])),
-                *(self.prior_mean[k, 0], self.likelihood_mean[k, 0]),
-            )
-            block[1, :n_regressors] = self.regressors[k]
-            block[2, :n_regressors] = self.prior_mean[k, 1:]
-            block[3, :n_regressors] = self.likelihood_mean[k, 1:]
+        n = self.regressors.shape[1]
+        packed = np.zeros((len(self.index), REGRESSORS + 3 * n))
+        kinds = np.column_stack([self.scale, self.gamma, self.bounded])
+        _, first, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+        used = (self.prior_mean[:, 1:] != 0.0) | (self.likelihood_mean[:, 1:] != 0.0)
+        for place, column in {
+            INDEX: self.index, SCALE: self.scale, FIRST: first[kind.ravel()],
+            LAST: (used * np.arange(1, n + 1)).max(axis=1, initial=0),
+            GAMMA: self.gamma, BOUNDED: self.bounded, C: self.centered, F: self.falls,
+            P0: np.exp(-2.0 * self.log_sd), V0: np.exp(self.log_v), KAPPA: np.exp(self.log_kappa),
+            A0: self.prior_mean[:, 0], B0: self.likelihood_mean[:, 0],
+        }.items():  # fmt: skip
+            packed[:, place] = column
+        parts = self.regressors, self.prior_mean[:, 1:], self.likelihood_mean[:, 1:]
+        packed[:, REGRESSORS:] = np.hstack(parts)
         return packed
 
 
 @borrowing
-def _means_at(x, mixture, row):  # type: ignore[no-untyped-def]
+def _n_regressors(warp):  # type: ignore[no-untyped-def]
+    """Places for regressors of each coordinate."""
+    return (warp.shape[1] - REGRESSORS) // 3
+
+
+@borrowing
+def _means_at(x, warp, row):  # type: ignore[no-untyped-def]
     """Return A and B of the coordinate in a row."""
-    a, b = mixture[row, A0], mixture[row, B0]
-    for r in range(int(mixture[row, N_REGRESSORS])):
-        other = x[int(mixture[row + 1, r])]
-        a += mixture[row + 2, r] * other
-        b += mixture[row + 3, r] * other
+    a, b, n = warp[row, A0], warp[row, B0], _n_regressors(warp)
+    for r in range(REGRESSORS, REGRESSORS + int(warp[row, LAST])):
+        other = x[int(warp[row, r])]
+        a += warp[row, r + n] * other
+        b += warp[row, r + 2 * n] * other
     return a, b
 
 
 @borrowing
-def _scale_at(x, mixture, row):  # type: ignore[no-untyped-def]
+def _scale_at(x, warp, row):  # type: ignore[no-untyped-def]
     """Return s of the coordinate in a row, and its slope along the scale coordinate."""
-    s, slope = x[int(mixture[row, SCALE])], mixture[row, GAMMA]
-    if mixture[row, BOUNDED] > 0.0:
+    s, slope = x[int(warp[row, SCALE])], warp[row, GAMMA]
+    if warp[row, BOUNDED] > 0.0:
         slope /= 1.0 + np.exp(s)
         s = min(s, 0.0) - np.log1p(np.exp(-abs(s)))
-    s *= mixture[row, GAMMA]
+    s *= warp[row, GAMMA]
     if abs(s) > MAX_S:
         slope = 0.0
     return min(max(s, -MAX_S), MAX_S), slope
 
 
 @borrowing
-def _precisions_at(mixture, row, squared):  # type: ignore[no-untyped-def]
+def _precisions_at(warp, row, squared):  # type: ignore[no-untyped-def]
     """Precisions of prior and likelihood part, where exp(2 s) is `squared`, and d log V / ds."""
-    widening = mixture[row, KAPPA] * squared
-    prior, likelihood = mixture[row, P0], 1.0 / (mixture[row, V0] + widening)
+    widening = warp[row, KAPPA] * squared
+    prior, likelihood = warp[row, P0], 1.0 / (warp[row, V0] + widening)
     slope = 2.0 * widening * likelihood
-    if mixture[row, C] > 0.0:
+    if warp[row, C] > 0.0:
         prior /= squared
-    if mixture[row, F] > 0.0:
+    if warp[row, F] > 0.0:
         likelihood *= squared
         slope -= 2.0
     return prior, likelihood, slope
 
 
-@borrowing
-def _same_scale(mixture, row, before):  # type: ignore[no-untyped-def]
-    """Whether the coordinates in two rows have the same s, as those of one group have."""
-    same = mixture[row, SCALE] == mixture[before, SCALE]
-    same &= mixture[row, GAMMA] == mixture[before, GAMMA]
-    return same and mixture[row, BOUNDED] == mixture[before, BOUNDED]
-
-
 @njit(error_model="numpy")
-def unwarp(xs, packed):  # type: ignore[no-untyped-def]
+def unwarp(xs, warp):  # type: ignore[no-untyped-def]
     """Turn each row of `xs`, which holds u, into the state with that u, in place."""
+    scratch = np.empty((N_SCRATCH, warp.shape[0]))
     for draw in range(xs.shape[0]):
-        x = xs[draw]
-        squared, decay = 1.0, 1.0
-        for row in range(2, packed.shape[0], WARP_ROWS):
-            a, b = _means_at(x, packed, row)
-            if row == 2 or not _same_scale(packed, row, row - WARP_ROWS):
-                s, _ = _scale_at(x, packed, row)
-                squared, decay = np.exp(2.0 * s), np.exp(-s)
-            prior, likelihood, _ = _precisions_at(packed, row, squared)
-            precision = prior + likelihood
-            fading = decay if packed[row, F] > 0.0 else 1.0
-            mean = (prior * a + likelihood * fading * b) / precision
-            i = int(packed[row, INDEX])
-            x[i] = mean + x[i] / np.sqrt(precision)
+        unwarp_point(xs[draw], warp, scratch)
 
 
 @borrowing
-def warp_point(x, mixture, at, n):  # type: ignore[no-untyped-def]
-    """Write u into row `at`, and what slopes need into scratch; return the log determinant."""
+def unwarp_point(x, warp, scratch):  # type: ignore[no-untyped-def]
+    """Turn u into the state with that u, in place."""
+    for k in range(warp.shape[0]):
+        a, b = _means_at(x, warp, k)
+        squared, decay, _ = _scales_at(x, warp, k, scratch)
+        prior, likelihood, _ = _precisions_at(warp, k, squared)
+        precision = prior + likelihood
+        fading = decay if warp[k, F] > 0.0 else 1.0
+        mean = (prior * a + likelihood * fading * b) / precision
+        i = int(warp[k, INDEX])
+        x[i] = mean + x[i] / np.sqrt(precision)
+
+
+@borrowing
+def _scales_at(x, warp, row, scratch):  # type: ignore[no-untyped-def]
+    """Return exp(2 s), exp(-s) and the slope of s in a row; they are computed in the first."""
+    first = int(warp[row, FIRST])
+    if first == row:
+        s, s_slope = _scale_at(x, warp, row)
+        scratch[SQUARED, row], scratch[DECAY, row] = np.exp(2.0 * s), np.exp(-s)
+        scratch[S_SLOPE, row] = s_slope
+    return scratch[SQUARED, first], scratch[DECAY, first], scratch[S_SLOPE, first]
+
+
+@borrowing
+def warp_point(x, warp, u, scratch):  # type: ignore[no-untyped-def]
+    """Write u, and what slopes need into scratch; return the log determinant."""
     for i in range(x.size):
-        mixture[at, i] = x[i]
+        u[i] = x[i]
     log_det = 0.0
-    s_slope, squared, decay = 0.0, 1.0, 1.0
-    for k in range(n):
-        row = at + 2 + WARP_ROWS * k
-        scratch = row + 4
-        a, b = _means_at(x, mixture, row)
-        if k == 0 or not _same_scale(mixture, row, row - WARP_ROWS):
-            s, s_slope = _scale_at(x, mixture, row)
-            squared, decay = np.exp(2.0 * s), np.exp(-s)
-        prior, likelihood, slope = _precisions_at(mixture, row, squared)
-        fading = decay if mixture[row, F] > 0.0 else 1.0
+    for k in range(warp.shape[0]):
+        a, b = _means_at(x, warp, k)
+        squared, decay, s_slope = _scales_at(x, warp, k, scratch)
+        prior, likelihood, slope = _precisions_at(warp, k, squared)
+        fading = decay if warp[k, F] > 0.0 else 1.0
         precision = prior + likelihood
         w, rest = likelihood / precision, prior / precision
         root = np.sqrt(precision)
-        i = int(mixture[row, INDEX])
-        mixture[at, i] = min(max((x[i] - rest * a - w * fading * b) * root, -MAX_U), MAX_U)
+        i = int(warp[k, INDEX])
+        u[i] = min(max((x[i] - rest * a - w * fading * b) * root, -MAX_U), MAX_U)
         log_det += 0.5 * np.log(precision)
-        w_slope = w * rest * (2.0 * mixture[row, C] - slope)
-        mixture[scratch, ROOT], mixture[scratch, PRIOR_PART] = root, rest
-        mixture[scratch, LIKELIHOOD_PART] = w * fading
-        by_mean = (w_slope - mixture[row, F] * w) * fading * b - w_slope * a
-        mixture[scratch, MEAN_SLOPE] = s_slope * by_mean
-        by_root = rest * mixture[row, C] + 0.5 * w * slope
-        mixture[scratch, LOG_SLOPE] = -s_slope * by_root
+        w_slope = w * rest * (2.0 * warp[k, C] - slope)
+        scratch[ROOT, k], scratch[PRIOR_PART, k] = root, rest
+        scratch[LIKELIHOOD_PART, k] = w * fading
+        by_mean = (w_slope - warp[k, F] * w) * fading * b - w_slope * a
+        scratch[MEAN_SLOPE, k] = s_slope * by_mean
+        by_root = rest * warp[k, C] + 0.5 * w * slope
+        scratch[LOG_SLOPE, k] = -s_slope * by_root
     return log_det
 
 
-@borrowing
-def add_warped_slope(out, share, mixture, at, n):  # type: ignore[no-untyped-def]
-    """Add to `out` the slope along x: of a density of u, in row `at + 1`, and of the determinant.
+@njit(error_model="numpy")
+def warp_states(xs, warp, us, log_det):  # type: ignore[no-untyped-def]
+    """Write u of each row of `xs`, and the log determinants."""
+    scratch = np.empty((N_SCRATCH, warp.shape[0]))
+    for draw in range(xs.shape[0]):
+        log_det[draw] = warp_point(xs[draw], warp, us[draw], scratch)
 
-    `share` is that of the warped density in the whole.
+
+@borrowing
+def add_warped_slope(out, share, warp, u, slope, scratch):  # type: ignore[no-untyped-def]
+    """Add to `out` the slope along x: of a density of u, in `slope`, and of the determinant.
+
+    `share` is that of the warped density in the whole. `slope` is used up.
     """
-    u, slope = at, at + 1
-    for k in range(n):
-        row = at + 2 + WARP_ROWS * k
-        scratch = row + 4
-        i, t = int(mixture[row, INDEX]), int(mixture[row, SCALE])
-        by_mean = mixture[slope, i] * mixture[scratch, ROOT]
-        for r in range(int(mixture[row, N_REGRESSORS])):
-            along = mixture[scratch, PRIOR_PART] * mixture[row + 2, r]
-            along += mixture[scratch, LIKELIHOOD_PART] * mixture[row + 3, r]
-            out[int(mixture[row + 1, r])] -= by_mean * along
-        by_log = (mixture[slope, i] * mixture[u, i] + share) * mixture[scratch, LOG_SLOPE]
-        out[t] += by_log - by_mean * mixture[scratch, MEAN_SLOPE]
-        mixture[slope, i] = by_mean
+    n = _n_regressors(warp)
+    for k in range(warp.shape[0]):
+        i, t = int(warp[k, INDEX]), int(warp[k, SCALE])
+        by_mean = slope[i] * scratch[ROOT, k]
+        for r in range(REGRESSORS, REGRESSORS + int(warp[k, LAST])):
+            along = scratch[PRIOR_PART, k] * warp[k, r + n]
+            along += scratch[LIKELIHOOD_PART, k] * warp[k, r + 2 * n]
+            out[int(warp[k, r])] -= by_mean * along
+        by_log = (slope[i] * u[i] + share) * scratch[LOG_SLOPE, k]
+        out[t] += by_log - by_mean * scratch[MEAN_SLOPE, k]
+        slope[i] = by_mean
     for i in range(out.size):
-        out[i] += mixture[slope, i]
+        out[i] += slope[i]
 
 
 def warped_scores(
@@ -289,29 +309,32 @@ def warped_scores(
         Warped states, and gradients along u of the log density of u, `log p(x) - log |du / dx|`.
     """
     us, scores = (np.array(each, dtype=float, order="C") for each in (xs, slopes))
-    warp_scores(us, scores, warp.pack(max(WARP_COLUMNS, xs.shape[1])))
+    warp_scores(us, scores, warp.pack())
     return us, scores
 
 
 @njit(error_model="numpy")
-def warp_scores(xs, scores, packed):  # type: ignore[no-untyped-def]
+def warp_scores(xs, scores, warp):  # type: ignore[no-untyped-def]
     """Turn each row of `xs` into u, and the gradient along x in `scores` into that along u."""
-    n = (packed.shape[0] - 2) // WARP_ROWS
+    u, scratch = np.empty(xs.shape[1]), np.empty((N_SCRATCH, warp.shape[0]))
     for draw in range(xs.shape[0]):
-        score = scores[draw]
-        warp_point(xs[draw], packed, 0, n)
-        # x_i = mean + u_i / root, row after row: from the last row back to the first.
-        for k in range(n - 1, -1, -1):
-            row = 2 + WARP_ROWS * k
-            scratch = row + 4
-            i, t = int(packed[row, INDEX]), int(packed[row, SCALE])
-            own, root = score[i], packed[scratch, ROOT]
-            for r in range(int(packed[row, N_REGRESSORS])):
-                along = packed[scratch, PRIOR_PART] * packed[row + 2, r]
-                along += packed[scratch, LIKELIHOOD_PART] * packed[row + 3, r]
-                score[int(packed[row + 1, r])] += own * along
-            of_spread = own * packed[0, i] / root + 1.0  # and of the determinant
-            score[t] += own * packed[scratch, MEAN_SLOPE] - of_spread * packed[scratch, LOG_SLOPE]
-            score[i] = own / root
-        for i in range(xs.shape[1]):
-            xs[draw, i] = packed[0, i]
+        warp_point(xs[draw], warp, u, scratch)
+        warp_score(scores[draw], warp, u, scratch)
+        xs[draw] = u
+
+
+@borrowing
+def warp_score(score, warp, u, scratch):  # type: ignore[no-untyped-def]
+    """Turn the gradient of a log density of x into that along u, less the log determinant."""
+    n = _n_regressors(warp)
+    # x_i = mean + u_i / root, row after row: from the last row back to the first.
+    for k in range(warp.shape[0] - 1, -1, -1):
+        i, t = int(warp[k, INDEX]), int(warp[k, SCALE])
+        own, root = score[i], scratch[ROOT, k]
+        for r in range(REGRESSORS, REGRESSORS + int(warp[k, LAST])):
+            along = scratch[PRIOR_PART, k] * warp[k, r + n]
+            along += scratch[LIKELIHOOD_PART, k] * warp[k, r + 2 * n]
+            score[int(warp[k, r])] += own * along
+        of_spread = own * u[i] / root + 1.0  # and of the determinant
+        score[t] += own * scratch[MEAN_SLOPE, k] - of_spread * scratch[LOG_SLOPE, k]
+        score[i] = own / root

@@ -268,8 +268,8 @@ def with_regressors(
     prior: PriorDraws, correlations: np.ndarray, rows: list[Effect], barred: set[int]
 ) -> list[Effect]:
     """Give rows the regressors that correlate most: the unwarped, and globals of earlier rows."""
-    warped = {row.index for row in rows}
-    usable = [i for i in range(len(correlations)) if i not in warped | barred]
+    apart = {row.index for row in rows} | barred
+    usable = [i for i in range(len(correlations)) if i not in apart]
     filled = []
     for row in rows:
         i = row.index

@@ -16,8 +16,7 @@ from scipy.linalg.lapack import dpbtrf, dtbtrs
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-FULL = 0.25
-"""Share of all coordinates that one touches from which on its row counts as full."""
+from pymc_tempering.core.sparse_curvature import full_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +64,6 @@ def arrange(pattern: csr_array, parts: Sequence[np.ndarray]) -> Arrow:
         best = tried[least]
         inside[left.pop(least)] = False
     return best
-
-
-def full_rows(pattern: csr_array) -> np.ndarray:
-    """Whether coordinates touch so many others that their rows are full, shape (n,)."""
-    return np.asarray(np.diff(pattern.indptr) > max(FULL * pattern.shape[0], 8))
 
 
 def _order(pattern: csr_array, inside: np.ndarray) -> Arrow:

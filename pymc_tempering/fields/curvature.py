@@ -1,64 +1,20 @@
-"""The curvature of a density along many coordinates, from few gradients.
+"""The curvature of a density along many coordinates, from few gradients, and its factor."""
 
-Two columns of a sparse matrix that share no row are had from one difference of gradients. A column
-that touches nearly all rows is had alone, and its row with it, since the matrix is symmetric.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
-from pymc_tempering.fields.arrow import Arrow, Root, arrange, full_rows
+from pymc_tempering.core.sparse_curvature import Slopes, color_columns, full_rows, told_by
+from pymc_tempering.fields.arrow import Arrow, Root, arrange
 
 FIRST_STEP = 1e-4
 """Step along a coordinate of a density of unknown scale."""
 
-LEAST_CORRELATION = 1e-6
-"""Elements of a curvature of a smaller size than this, relative to those of the diagonal, do not
-count."""
-
-MOST_ELEMENTS = 5_000_000
-"""Nonzero elements of a curvature at most: all of them in some two thousand dimensions."""
-
 FIRST_DAMPING, MORE_DAMPING, MAX_DAMPING = 1e-3, 10.0, 1e9
 """What is added to a precision that is not positive, in shares of its typical diagonal: at first,
 how many times more at each further try, and at most."""
-
-type Slopes = Callable[[np.ndarray], np.ndarray]
-"""Gradients, shape (k, n), at states of shape (k, n)."""
-
-
-def find_pattern(slopes: Slopes, x: np.ndarray, steps: np.ndarray, chunk: int) -> csr_array:
-    """Find where the curvature is not zero, shape (n, n), from the gradients near a state.
-
-    What is no correlation to speak of is rounding, or as good as that.
-
-    Raises
-    ------
-    ArithmeticError
-        There are too many such elements.
-    """
-    n, here = x.size, slopes(x[None])[0]
-    found = csr_array((n, n))
-    for start in range(0, n, chunk):
-        at = np.arange(start, min(start + chunk, n))
-        moved = np.repeat(x[None], at.size, axis=0)
-        moved[np.arange(at.size), at] += steps[at]
-        change = slopes(moved) - here
-        row, column = np.nonzero(change)
-        bent = change[row, column] / steps[at[row]]
-        found = found + csr_array(coo_array((bent, (at[row], column)), shape=(n, n)))
-        if found.nnz > MOST_ELEMENTS:
-            raise ArithmeticError(f"The curvature has more than {MOST_ELEMENTS} elements.")
-    own = np.sqrt(np.abs(found.diagonal()))
-    row, column = found.nonzero()
-    counts = np.abs(found[row, column]) > LEAST_CORRELATION * own[row] * own[column]
-    row, column = np.append(row[counts], np.arange(n)), np.append(column[counts], np.arange(n))
-    ones = np.ones(row.size, dtype=np.int8)
-    pattern = csr_array(coo_array((ones, (row, column)), shape=(n, n)))
-    return csr_array((pattern + pattern.T).astype(bool).astype(np.int8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,16 +47,13 @@ class Curvature:
         n, m = len(steps), arrow.n_band
         moves = np.zeros((color.max() + 1, n))
         moves[color, np.arange(n)] = steps
-        alone = np.bincount(color)[color] == 1
         place = np.empty(n, dtype=int)
         place[arrow.order] = np.arange(n)
         rows, columns = pattern.nonzero()
         low = place[rows] >= place[columns]
         rows, columns = rows[low], columns[low]
         i, j = place[rows], place[columns]
-        # A row that was left out of the coloring is told by its own column.
-        told = ~alone[columns] & alone[rows]
-        rows, columns = np.where(told, columns, rows), np.where(told, rows, columns)
+        rows, columns = told_by(color, rows, columns)
         known = np.stack([color[columns], rows, columns])
         inner, outer = i < m, j >= m
         mixed = ~inner & ~outer
@@ -156,21 +109,5 @@ def _fewest_colors(pattern: csr_array, arrow: Arrow) -> np.ndarray:
     """Color the columns: with those of the border apart, where that takes fewer colors."""
     full = full_rows(pattern)
     border = np.isin(np.arange(full.size), arrow.order[arrow.n_band :])
-    tried = [_colors(pattern, arrow.order, apart) for apart in (full, full | border)]
+    tried = [color_columns(pattern, arrow.order, apart) for apart in (full, full | border)]
     return min(tried, key=np.max)
-
-
-def _colors(pattern: csr_array, order: np.ndarray, apart: np.ndarray) -> np.ndarray:
-    """Color the columns in an order: those of one color share no row but those of columns apart.
-
-    Columns apart have a color each.
-    """
-    inner = csr_array(pattern[~apart].astype(np.int32))  # the other rows
-    near = csr_array(inner.T @ inner)
-    color = np.full(pattern.shape[0], -1)
-    for column in order[~apart[order]]:
-        taken = color[near.indices[near.indptr[column] : near.indptr[column + 1]]]
-        free = np.setdiff1d(np.arange(taken.size + 1), taken)
-        color[column] = free[0]
-    color[apart] = color.max() + 1 + np.arange(apart.sum())
-    return color

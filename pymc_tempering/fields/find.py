@@ -14,10 +14,11 @@ from pytensor.graph.traversal import ancestors
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
+from pymc_tempering.core.sparse_curvature import find_pattern, full_rows
 from pymc_tempering.exceptions import GradientError, PriorDrawsError, UndrawableError
-from pymc_tempering.fields.arrow import arrange, full_rows
+from pymc_tempering.fields.arrow import arrange
 from pymc_tempering.fields.conditional import LEANS, TRIED, Evaluate, Field, evaluator_of
-from pymc_tempering.fields.curvature import FIRST_STEP, Curvature, find_pattern
+from pymc_tempering.fields.curvature import FIRST_STEP, Curvature
 from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.model.layout import circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered

@@ -285,6 +285,8 @@ class Mixture:
         Coordinates that the t's are densities of.
     n_white : int
         Further coordinates behind those of the t's, which are standard normal.
+    curved : bool
+        Whether the curvature of the target told the warp, and draws hardly anything.
     """
 
     weights: np.ndarray
@@ -296,6 +298,7 @@ class Mixture:
     stretched: int = 0
     warp: FunnelWarp | None = None
     n_white: int = 0
+    curved: bool = False
 
     @property
     def dim(self) -> int:

@@ -295,25 +295,46 @@ def low_rank_mixture(
     The last quarter of the draws is held out. A random quarter would favor an overfit, because
     neighboring draws of a chain are alike, or even equal.
     """
-    from sklearn.cluster import KMeans  # slow to import
-
     if len(xs) > LOW_RANK_DRAWS:
         xs = xs[np.sort(rng.choice(len(xs), LOW_RANK_DRAWS, replace=False))]
-    n_used = len(xs) - int(HELD_OUT * len(xs))
-    used, held = xs[:n_used], xs[n_used:]
-    labels = np.zeros(len(xs), dtype=int)
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")  # of convergence: the held-out likelihood judges
-        rank, highest = _best_rank(used, held)
-        for k in CLUSTERS[1:]:
-            clusters = KMeans(k, n_init=1, random_state=int(rng.integers(2**31))).fit(used)
-            if np.bincount(clusters.labels_, minlength=k).min() < max(MIN_DRAWS, 2 * rank):
-                break
-            likelihood = _held_out(used, clusters.labels_, rank, held)
-            if likelihood <= highest:
-                break
-            labels, highest = clusters.predict(xs), likelihood
-        return _factors(xs, labels, rank)
+        rank, highest = _best_rank(*_parts(xs))
+        return _factors(xs, _clusters(xs, rank, highest, rng), rank)
+
+
+def n_clusters(xs: np.ndarray, rng: np.random.Generator) -> int:
+    """Count the clusters of draws, shape (n, d), that a fit of diagonal covariances finds."""
+    used, held = _parts(xs)
+    if len(used) < 2 * MIN_DRAWS:
+        return 1
+    with warnings.catch_warnings(), one_thread():
+        warnings.simplefilter("ignore")
+        likelihood = _held_out(used, np.zeros(len(used), dtype=int), 0, held)
+        return int(_clusters(xs, 0, likelihood, rng).max()) + 1
+
+
+def _parts(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Draws that a fit uses, and those that are held out."""
+    n_used = len(xs) - int(HELD_OUT * len(xs))
+    return xs[:n_used], xs[n_used:]
+
+
+def _clusters(xs: np.ndarray, rank: int, highest: float, rng: np.random.Generator) -> np.ndarray:
+    """Cluster of each draw, shape (n,), as long as more of them make held-out ones likelier."""
+    from sklearn.cluster import KMeans  # slow to import
+
+    used, held = _parts(xs)
+    labels = np.zeros(len(xs), dtype=int)
+    for k in CLUSTERS[1:]:
+        clusters = KMeans(k, n_init=1, random_state=int(rng.integers(2**31))).fit(used)
+        if np.bincount(clusters.labels_, minlength=k).min() < max(MIN_DRAWS, 2 * rank):
+            break
+        likelihood = _held_out(used, clusters.labels_, rank, held)
+        if likelihood <= highest:
+            break
+        labels, highest = clusters.predict(xs), likelihood
+    return labels
 
 
 def _best_rank(used: np.ndarray, held: np.ndarray) -> tuple[int, float]:

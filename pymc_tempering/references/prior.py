@@ -1,7 +1,7 @@
 """Reference distributions, which are normalized and can be drawn from exactly."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -34,6 +34,8 @@ from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.references.compiled_mixture import MIXER, evaluate_rows
 from pymc_tempering.references.mixture import Mixture, nearest_component
+from pymc_tempering.references.straight import straight_density, straight_warp
+from pymc_tempering.references.warp import FunnelWarp
 from pymc_tempering.references.warp_fit import PriorDraws
 
 CHUNK = 1000
@@ -61,6 +63,8 @@ class Prior:
         Number of generators that `draw_into` takes.
     prior_constant : tuple of float
         Log of the constant that the target's prior lacks to be normalized, and its error (nats).
+    warp : FunnelWarp, optional
+        Whose coordinates the path and the draws have; by default they have those of the model.
     """
 
     path: Path
@@ -69,6 +73,7 @@ class Prior:
     name: str = "prior"
     mixture: Mixing = NO_MIXTURE
     prior_constant: tuple[float, float] = (0.0, 0.0)
+    warp: FunnelWarp | None = None
 
     def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
         """Child generators for one stream of draws."""
@@ -88,7 +93,25 @@ class Prior:
                 f"Draws of the prior raise {type(error).__name__}: {error}. "
                 f"{_about_raised(self.path.model)}Use a less extreme prior."
             ) from error
-        return out
+        return self.inner(out)
+
+    def inner(self, xs: np.ndarray) -> np.ndarray:
+        """States of the model, shape (n, d), in the coordinates of the path."""
+        return xs if self.warp is None else self.warp.forward(xs)[0]
+
+    def outer(self, us: np.ndarray) -> np.ndarray:
+        """States of the path, shape (n, d), in the coordinates of the model, unconstrained."""
+        return us if self.warp is None else self.warp.inverse(us)
+
+    @cached_property
+    def straight(self) -> "Prior":
+        """The same with effects divided by their scales; itself where there are none."""
+        path, effects = self.path, self.screened.effects
+        if not effects or path.density.data.evaluator is not None:
+            return self
+        warp = straight_warp(effects)
+        density = straight_density(path.density, warp)
+        return replace(self, path=replace(path, density=density), warp=warp)
 
     @cached_property
     def sample(self) -> np.ndarray:

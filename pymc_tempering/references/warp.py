@@ -13,8 +13,8 @@ import numpy as np
 
 from pymc_tempering.model.jit import borrowing, njit
 
-# Packed, a warp has a row for each warped coordinate: its numbers by the names below (`FIRST` is the
-# first row of the same s, `LAST` how many regressors it has), then its regressors, their
+# Packed, a warp has a row for each warped coordinate: its numbers by the names below (`FIRST` is
+# the first row of the same s, `LAST` how many regressors it has), then its regressors, their
 # coefficients in A, and those in B. Compiled code that evaluates it has a scratch matrix, with a
 # column for each row.
 INDEX, SCALE, FIRST, LAST, GAMMA, BOUNDED, C, F, P0, V0, KAPPA, A0, B0 = range(13)
@@ -177,7 +177,7 @@ def _means_at(x, warp, row):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _scale_at(x, warp, row):  # type: ignore[no-untyped-def]
+def scale_at(x, warp, row):  # type: ignore[no-untyped-def]
     """Return s of the coordinate in a row, and its slope along the scale coordinate."""
     s, slope = x[int(warp[row, SCALE])], warp[row, GAMMA]
     if warp[row, BOUNDED] > 0.0:
@@ -230,7 +230,7 @@ def _scales_at(x, warp, row, scratch):  # type: ignore[no-untyped-def]
     """Return exp(2 s), exp(-s) and the slope of s in a row; they are computed in the first."""
     first = int(warp[row, FIRST])
     if first == row:
-        s, s_slope = _scale_at(x, warp, row)
+        s, s_slope = scale_at(x, warp, row)
         scratch[SQUARED, row], scratch[DECAY, row] = np.exp(2.0 * s), np.exp(-s)
         scratch[S_SLOPE, row] = s_slope
     return scratch[SQUARED, first], scratch[DECAY, first], scratch[S_SLOPE, first]

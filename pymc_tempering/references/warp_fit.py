@@ -36,6 +36,10 @@ MAX_REGRESSORS = 6
 SIGNIFICANT = 5.0
 """Standard errors at which a coefficient differs from zero, or from a whole number."""
 
+WIDE_DIM, WIDE_CORRELATION = 200, 0.3
+"""In more dimensions than the first a regression on all coordinates leaves little but noise: there
+a coordinate depends on others only if a (partial) correlation is larger than the second."""
+
 FAR = 1e6
 """Median distances from the median beyond which a draw shows no moments."""
 
@@ -119,7 +123,7 @@ def spread_scores(xs: np.ndarray, *, ordered: bool = False) -> np.ndarray:
     shrink = max(1e-6, min(0.5, dim / n)) * (not ordered) + 1e-6
     correlations = (1 - shrink) * inner.T @ inner / n + shrink * np.eye(dim)
     if ordered:
-        residuals = solve_triangular(np.linalg.cholesky(correlations), inner.T, lower=True).T
+        residuals = solve_triangular(_factor_of(correlations), inner.T, lower=True).T
     else:
         residuals = inner @ np.linalg.inv(correlations)
     ranks, size_ranks = (
@@ -129,6 +133,17 @@ def spread_scores(xs: np.ndarray, *, ordered: bool = False) -> np.ndarray:
     scores: np.ndarray = ranks.T @ size_ranks / np.sqrt(n)
     scores[spread == 0], scores[:, spread == 0] = 0.0, 0.0
     return np.triu(scores, 1) if ordered else scores - np.diag(np.diag(scores))
+
+
+def _factor_of(correlations: np.ndarray) -> np.ndarray:
+    """Cholesky factor of correlations; in many dimensions of the strong ones."""
+    if len(correlations) <= WIDE_DIM:
+        return np.linalg.cholesky(correlations)
+    strong = np.where(np.abs(correlations) > WIDE_CORRELATION, correlations, 0.0)
+    lowest = np.linalg.eigvalsh(strong)[0]
+    if lowest < 1e-3:
+        strong += (1e-3 - lowest) * np.eye(len(strong))
+    return np.linalg.cholesky(strong)
 
 
 def strong_scales(xs: np.ndarray) -> list[int]:
@@ -222,22 +237,27 @@ def _of_kind(
 ) -> list[Effect]:
     """Effects for a kind of scale: each may depend on plain coordinates and on earlier effects."""
     s = log_scale(prior[:, t], *kind)
-    weighted = np.column_stack([np.ones(len(prior)), prior]) * weights_of(s)[:, None]
+    used = np.array([*plain, *own])
+    place = {i: 1 + k for k, i in enumerate(used.tolist())}
+    weighted = np.column_stack([np.ones(len(prior)), prior[:, used]]) * weights_of(s)[:, None]
     size = np.sqrt((weighted**2).sum(axis=0))
     weighted /= np.where(size > 0, size, 1.0)
-    gram = weighted.T @ weighted
-    effects = []
-    for k, i in enumerate(own):
-        regressors = _pursuit(gram, 1 + i, [1 + j for j in plain + own[:k] if j < i], len(prior))
+    gram, wide = weighted.T @ weighted, prior.shape[1] > WIDE_DIM
+    effects, before = [], np.array(plain, dtype=int)
+    for i in own:
+        earlier = np.array([place[j] for j in before[before < i].tolist()], dtype=int)
+        chosen = _pursuit(gram, place[i], earlier, len(prior), wide=wide)
+        regressors = tuple(int(used[k - 1]) for k in chosen)
+        before = np.append(before, i)
         mean, log_sd = prior_part(prior, i, regressors, s)
         effects.append(Effect(i, t, *kind, log_sd, regressors, mean))
     return effects
 
 
-def _pursuit(gram: np.ndarray, i: int, others: list[int], n: int) -> tuple[int, ...]:
+def _pursuit(gram: np.ndarray, i: int, others: np.ndarray, n: int, *, wide: bool) -> list[int]:
     """Regressors of column i, one by one: that of the highest partial correlation, if it counts."""
     chosen = [0]
-    while len(chosen) <= MAX_REGRESSORS and others:
+    while len(chosen) <= MAX_REGRESSORS and others.size:
         block = np.linalg.pinv(gram[np.ix_(chosen, chosen)], rcond=1e-12, hermitian=True)
         of_own = block @ gram[chosen, i]
         of_others = block @ gram[np.ix_(chosen, others)]
@@ -251,9 +271,11 @@ def _pursuit(gram: np.ndarray, i: int, others: list[int], n: int) -> tuple[int, 
         best = int(squared.argmax())
         if squared[best] * n < SIGNIFICANT**2 * max(1.0 - squared[best], 1e-12):
             break
-        chosen.append(others[best])
-        others = [j for j in others if j != others[best]]
-    return tuple(j - 1 for j in chosen[1:])
+        if wide and squared[best] < WIDE_CORRELATION**2:
+            break
+        chosen.append(int(others[best]))
+        others = np.delete(others, best)
+    return chosen[1:]
 
 
 def correlated(xs: np.ndarray) -> np.ndarray:
@@ -394,18 +416,33 @@ def fit_warp(
     FunnelWarp or None
         None if no coordinate follows a scale.
     """
-    xs = draws[np.isfinite(draws).all(axis=1)]
-    if min(len(prior_draws.finite), len(xs)) < MIN_DRAWS or xs.shape[1] < 2:
-        return None
-    if len(xs) > MAX_DRAWS:
-        xs = xs[np.linspace(0, len(xs) - 1, MAX_DRAWS).astype(int)]
+    xs = _some(draws)
+    rows = find_followers(prior_draws, xs, start)
     with one_thread(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        rows = _followers(prior_draws, xs, start)
         return _fit_rows(xs, rows, start) if rows else None
 
 
+def _some(draws: np.ndarray) -> np.ndarray:
+    """Finite draws, and not too many of them."""
+    xs = draws[np.isfinite(draws).all(axis=1)]
+    return xs if len(xs) <= MAX_DRAWS else xs[np.linspace(0, len(xs) - 1, MAX_DRAWS).astype(int)]
+
+
+def find_followers(
+    prior_draws: PriorDraws, draws: np.ndarray, start: FunnelWarp | None = None
+) -> list[Effect]:
+    """Find coordinates that may follow a scale, by draws from the posterior, shape (n, d).
+
+    They are in the order of a warp, each with the kind of its scale and c and f.
+    """
+    xs = _some(draws)
+    if min(len(prior_draws.finite), len(xs)) < MIN_DRAWS or xs.shape[1] < 2:
+        return []
+    with one_thread(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return _followers(prior_draws, xs, start)
+
+
 def _followers(prior: PriorDraws, xs: np.ndarray, start: FunnelWarp | None) -> list[Effect]:
-    """Coordinates that may follow a scale, in the order of the warp, with its kind and c and f."""
     effects = prior.effects
     own = {effect.index for effect in effects}
     sure = {effect.scale for effect in effects}

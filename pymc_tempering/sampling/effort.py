@@ -13,8 +13,9 @@ from pymc_tempering.model.path import CHEAP_WORK, Path
 from pymc_tempering.references.mixture_fit import FULL_DIM
 from pymc_tempering.sampling.call import DEFAULT_MCSE
 
-DRAWN_MCSE = 0.01
-"""Error of log Z (nats) that the draws of a reference alone are to have where a value is dear."""
+DRAWN_MCSE, WIDE_DRAWN_MCSE = 0.01, 0.04
+"""Error of log Z (nats) that the draws of a reference alone are to have where a value is dear, and
+that in many dimensions, where their weights are less even."""
 
 SHORT_MCSE, SHORT_WORK = 0.02, 50_000
 """Error of log Z (nats) that is enough for short chains, and the elements of a value above which it

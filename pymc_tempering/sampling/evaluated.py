@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.chain.particles import Particles
+from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE, NO_MIXTURE
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Prior, evaluate_draws
 from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.effort import is_wide
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +82,23 @@ def can_climb(job: Job) -> bool:
     return path.has_gradient and moved == path.dim
 
 
+def way_of(job: Job) -> Prior:
+    """Return the prior that annealed passes and looks begin at, in the coordinates of their path.
+
+    Workers have those of the model: compiled code is not sent.
+    """
+    straight = is_wide(job.prior.path) and can_climb(job) and job.crew is None
+    return job.prior.straight if straight else job.prior
+
+
+def states_of(job: Job, way: Prior, particles: Particles) -> Evaluated:
+    """States of particles in the coordinates of a path, with the terms of the target at each."""
+    values = particles.values
+    if way.warp is None:
+        return Evaluated(particles.xs, values[:, LOG_REFERENCE], values[:, LOG_RATIO])
+    return evaluate_states(job.prior, way.outer(particles.xs), job.value_cores)
+
+
 def target_scores(job: Job) -> Callable[[np.ndarray], np.ndarray] | None:
     """Gradients of the log target at states, both of shape (n, d); None where there are none.
 
@@ -96,6 +115,23 @@ def target_scores(job: Job) -> Callable[[np.ndarray], np.ndarray] | None:
         return slopes
 
     return scores
+
+
+def terms_of(job: Job) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Log prior and log likelihood, shape (n, 2), and their gradients, (n, 2, d), at states (n, d).
+
+    They count as work of the fit.
+    """
+    path = job.prior.path
+
+    def terms(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        job.tally.work["fit"] += len(xs)
+        values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
+        xs = np.ascontiguousarray(xs)
+        evaluate_rows(path.density, xs, values, grads, NO_MIXTURE, job.value_cores)
+        return values, grads
+
+    return terms
 
 
 def slopes_at(

@@ -26,17 +26,22 @@ from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
 from pymc_tempering.kernels import Compound
+from pymc_tempering.references.curved_fit import fit_by_curvature
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Fitted, Reference
+from pymc_tempering.references.warp_fit import find_followers
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.effort import Effort, effort_of, is_wide
 from pymc_tempering.sampling.evaluated import (
     Evaluated,
+    can_climb,
     evaluate_states,
     home_radius,
     join,
     target_scores,
+    terms_of,
+    way_of,
 )
 from pymc_tempering.sampling.recorded import cycles_of, steps_of
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal, kernel_for
@@ -73,6 +78,13 @@ NUMBER_DRAWS, ENOUGH_DRAWS = 10, 2000
 STRETCH, STRETCHED_SHARE = 4.0, 0.2
 """What a field depends on are mostly logs of scales, which have exponential tails: for each of them
 there are copies of the components so many times as wide along it, and this share is theirs."""
+
+CURVED_DRAWS, CURVED_BATCHES = 100, 24
+"""Effective draws of a fit by curvature that are enough, since no fit is made to them; and how many
+batches of draws there are at most."""
+
+MAX_RAGGED = 8.0
+"""Standard deviation of log_ratio (nats) at draws of a fit by curvature, above which it is none."""
 
 WARP_DIM = 200
 """Dimensions up to which the search for a warp takes less than a second."""
@@ -186,16 +198,17 @@ def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPas
             return None
         begun.append(1)
         try:
-            return anneal(
-                job.prior, job.kernel, own, n_particles=n_particles, report=tell_or_stop,
+            made = anneal(
+                way, job.kernel, own, n_particles=n_particles, report=tell_or_stop,
                 deadline=job.deadline, stage_cost=STAGE_COST,
             )  # fmt: skip
         except (LikelihoodError, TimeLimitError) as error:
             return error
         except KeyboardInterrupt:
             return None
+        return made if way.warp is None else replace(made, states=way.outer(made.particles)[None])
 
-    n_particles = effort_of(job.prior.path).particles
+    way, n_particles = way_of(job), effort_of(job.prior.path).particles
     begun = list[int]()  # before the time is over
     tells = [report, *[lambda beta: None] * (n - 1)]
     tasks: list[Task[AnnealedPass | LikelihoodError | TimeLimitError]] = [
@@ -306,6 +319,11 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
         job.report(f"Fitting the reference to {attempt} of {MAX_PROPOSALS} rounds of draws")
         reference, needed = Fitted(job.prior, components), draws_needed(components)
         wanted = needed - sum(part.n for part in parts)
+        if components.curved:
+            drawn, log_z, near = _propose(job, reference, CURVED_DRAWS)
+            if drawn is None:
+                return _by_trials(job, components, seen)
+            return ReferenceFit(reference, drawn, log_z, True)
         drawn, log_z, near = _propose(job, reference, wanted)
         if drawn is None and components.n_white:  # the particles tell the few others well enough
             return replace(first_fit(job, components, seen), log_z=log_z)
@@ -335,16 +353,18 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
     prior, rng, n = job.prior, job.rng, effort_of(job.prior.path).proposed
     batches: list[Evaluated] = []
     log_w, weight = np.empty(0), 0.0
-    least = max(MIN_SHARE * n, BY_DIM * reference.components.dim)
-    while not batches or (weight < wanted and len(batches) < MAX_BATCHES):
+    curved = reference.components.curved
+    least = CURVED_DRAWS / 4 if curved else max(MIN_SHARE * n, BY_DIM * reference.components.dim)
+    share, most = (0.0, CURVED_BATCHES) if curved else (MIN_SHARE, MAX_BATCHES)
+    while not batches or (weight < wanted and len(batches) < most):
         draws = reference.draw(n, reference.spawn(rng))
         batches.append(evaluate_states(prior, draws, job.value_cores))
         job.tally.work["fit"] += n
         log_w = np.append(log_w, batches[-1].log_ratio(reference.components))
         weight = effective_number(log_w)
-        if MAX_BATCHES**2 * weight < least:
+        if most**2 * weight < least:
             break
-    if weight < MIN_SHARE * log_w.size or weight < min(least, wanted):
+    if weight < share * log_w.size or weight < min(least, wanted):
         return None, log_mean(log_w), False
     w = np.exp(log_w - log_w.max())
     drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))
@@ -364,9 +384,28 @@ def fit_to(
         every = np.arange(made.dim)
         made = made.with_stretched(every, STRETCHED_SHARE / max(1, made.dim), STRETCH)
         return replace(made, n_white=n_white)
+    if is_wide(job.prior.path) and not job.deadline.late:
+        made = _by_curvature(job, draws, start, rough=rough)
+        if made is not None:
+            return made
     late = job.deadline.late and job.prior.path.dim > WARP_DIM
     screened = None if late else job.prior.screened
     return fit_mixture(draws, job.rng, start, screened, target_scores(job), rough)
+
+
+def _by_curvature(
+    job: Job, draws: np.ndarray, start: Mixture | None, *, rough: bool
+) -> Mixture | None:
+    """Fit a single component by curvature, if there is one that is near the target."""
+    if not can_climb(job) or job.prior.path.density.data.evaluator is not None:
+        return None
+    rows = find_followers(job.prior.screened, draws, None if start is None else start.warp)
+    if not rows:
+        return None
+    made = fit_by_curvature(draws, rows, terms_of(job), job.rng, rough=rough)
+    if made is None or made[1].std() > MAX_RAGGED:
+        return None
+    return made[0]
 
 
 def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray]:

@@ -17,7 +17,7 @@ from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.references.prior import Reference, evaluate_draws
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.effort import DRAWN_MCSE
+from pymc_tempering.sampling.effort import DRAWN_MCSE, WIDE_DRAWN_MCSE, is_wide
 
 N_TRIAL, MIN_SHARE = 256, 0.05
 """Draws that decide whether further ones are worth their price, and the least effective share of
@@ -93,7 +93,8 @@ def begin_beside(
     asked : int, optional
         What the user wants; by default as many as the plan took evaluations, but at most
         `MOST_FIXED`, and some for each draw, if the reference is near enough; in many dimensions
-        fewer of both. Where values are dear, as many as an error of `DRAWN_MCSE` takes.
+        fewer of both. Where values are dear, as many as an error of `DRAWN_MCSE` takes, or in many
+        dimensions of `WIDE_DRAWN_MCSE`.
     spent : int
         Density evaluations so far, those of scouts apart.
     rng : numpy.random.Generator
@@ -115,7 +116,8 @@ def begin_beside(
     if near and path.dear:
         variance = N_TRIAL / effective_number(log_ratio) - 1.0
         most = spent // PER_LAW if path.n_white else spent
-        fixed, per_draw = max(N_TRIAL, min(most, ceil(variance / DRAWN_MCSE**2))), 0
+        error = WIDE_DRAWN_MCSE if is_wide(path) else DRAWN_MCSE
+        fixed, per_draw = max(N_TRIAL, min(most, ceil(variance / error**2))), 0
     return Beside(plan, own, fixed, per_draw, MOST if near else 0)
 
 

@@ -24,17 +24,23 @@ import numpy as np
 
 from pymc_tempering.chain.particles import Particles, carry, draw_particles, place, sweep
 from pymc_tempering.core.deadline import NEVER, time_left
-from pymc_tempering.core.threads import Task, paced
+from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.evidence.reference_check import ARRIVAL_QUANTILE, ISLAND, MIN_ARRIVALS
 from pymc_tempering.exceptions import StuckChainError
 from pymc_tempering.executors.chunks import run_work
-from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.prior import Fitted
+from pymc_tempering.references.prior import Fitted, Prior
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.effort import Effort, effort_of
-from pymc_tempering.sampling.evaluated import Evaluated, can_climb, evaluate_states, join
+from pymc_tempering.sampling.effort import Effort, effort_of, is_wide
+from pymc_tempering.sampling.evaluated import (
+    Evaluated,
+    can_climb,
+    evaluate_states,
+    join,
+    states_of,
+    way_of,
+)
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, fit_reference
 from pymc_tempering.sampling.suspects import (
     Peak,
@@ -73,8 +79,9 @@ MIN_HOME_COST = 20_000
 """Density evaluations that the ways home of one group of states may take, or as many as all
 annealed passes took, if that is more."""
 
-HOME_BLOCK = 25
-"""Looks that are moved on together, as long as some of a block come home."""
+HOME_BLOCK, WIDE_BLOCKS = (25, 1), (15, 2)
+"""Looks that are moved on together, as long as some of them come home, and blocks of so many on
+threads; and these in many dimensions."""
 
 PART = 20
 """States that move between two looks at the clock."""
@@ -129,7 +136,7 @@ def take_looks(job: Job, annealed: AnnealedPass, n: int, finer: int = 1) -> Look
     params = tuning.pack(job.kernel)
     n_intervals = betas.size - 1
 
-    prior, kernel = job.prior, job.kernel  # a task that is sent holds no more than it needs
+    prior, kernel = way_of(job), job.kernel  # a task that is sent holds no more than it needs
     deadline = job.deadline if job.crew is None else NEVER  # workers have clocks of their own
 
     def task(size: int, own: np.random.Generator) -> Task[tuple[Particles, np.ndarray]]:
@@ -163,10 +170,10 @@ def take_looks(job: Job, annealed: AnnealedPass, n: int, finer: int = 1) -> Look
     if interrupted:
         raise KeyboardInterrupt("Interrupted while looks were taken.")
     if not results:
-        return Looks(evaluate_states(prior, np.empty((0, prior.path.dim))), np.empty(0), 0)
+        return Looks(evaluate_states(job.prior, np.empty((0, prior.path.dim))), np.empty(0), 0)
     blocks = [particles for particles, _ in results]
     return Looks(
-        join([states_of(particles) for particles in blocks]),
+        join([states_of(job, prior, particles) for particles in blocks]),
         np.concatenate([log_w for _, log_w in results]),
         sum(particles.n + particles.n_evaluations for particles in blocks),
     )
@@ -181,12 +188,6 @@ def _finer(betas: np.ndarray, n: int) -> np.ndarray:
     )
     first = np.linspace(0.0, betas[1], n + 1)
     return np.concatenate([first[:-1], np.exp(logs[:-1]), [1.0]])
-
-
-def states_of(particles: Particles) -> Evaluated:
-    """States of particles, with the terms of the target at each."""
-    values = particles.values
-    return Evaluated(particles.xs, values[:, LOG_REFERENCE], values[:, LOG_RATIO])
 
 
 def add_looks(old: Looks, new: Looks) -> Looks:
@@ -223,16 +224,40 @@ def bring_home(job: Job, passes: Passes, fit: ReferenceFit, looks: Evaluated) ->
     """
     arrived = has_arrived(looks, fit.draws)
     idle = np.flatnonzero(~arrived)
-    for start in range(0, idle.size, HOME_BLOCK):
+    size, at_once = WIDE_BLOCKS if is_wide(job.prior.path) else HOME_BLOCK
+    for start in range(0, idle.size, size * at_once):
         if arrived.sum() >= MIN_ARRIVALS:
             break
-        block = idle[start : start + HOME_BLOCK]
-        away, ended = way_home(job, passes, fit, looks.xs[block], patient=False)
-        home = np.delete(block, away)
+        end = min(start + size * at_once, idle.size)
+        blocks = [idle[i : min(i + size, end)] for i in range(start, end, size)]
+        home, ended = _homes(job, passes, fit, looks, blocks)
         arrived[home] = True
         if home.size == 0 or ended:
             break
     return arrived
+
+
+def _homes(
+    job: Job, passes: Passes, fit: ReferenceFit, looks: Evaluated, blocks: Sequence[np.ndarray]
+) -> tuple[np.ndarray, bool]:
+    """Tell which looks of some blocks come home, and whether a bound ended it; on threads."""
+
+    def one(job: Job, block: np.ndarray) -> tuple[np.ndarray, bool]:
+        away, ended = way_home(job, passes, fit, looks.xs[block], patient=False)
+        return np.delete(block, away), ended
+
+    if len(blocks) == 1:
+        return one(job, blocks[0])
+    jobs = [replace(job, rng=own) for own in job.rng.spawn(len(blocks))]
+    tasks: list[Task[tuple[np.ndarray, bool]]] = [
+        lambda stop, own=own, block=block: one(own, block)  # type: ignore[misc]
+        for own, block in zip(jobs, blocks, strict=True)
+    ]
+    results, interrupted = run_tasks(tasks, job.cores)
+    if interrupted:
+        raise KeyboardInterrupt("Interrupted while looks were brought home.")
+    homes, ends = zip(*results, strict=True)
+    return np.concatenate(homes), any(ends)
 
 
 def way_home(
@@ -255,7 +280,8 @@ def way_home(
         Whether the deadline or the bound in evaluations ended it.
     """
     at = np.arange(len(xs))
-    particles = place(job.prior, job.kernel, xs, job.rng)
+    way = way_of(job)
+    particles = place(way, job.kernel, way.inner(xs), job.rng)
     bound = max(MIN_HOME_COST, passes.n_evaluations)
 
     def ended() -> bool:
@@ -269,7 +295,7 @@ def way_home(
             for params in stages:
                 if at.size == 0 or ended():
                     break
-                at = _still_away(job, particles, at, params, fit)
+                at = _still_away(job, way, particles, at, params, fit)
             if at.size in (0, before) or ended():
                 break
     job.tally.work["looks"] += len(xs) + particles.n_evaluations
@@ -277,7 +303,12 @@ def way_home(
 
 
 def _still_away(
-    job: Job, particles: Particles, at: np.ndarray, params: np.ndarray, fit: ReferenceFit
+    job: Job,
+    way: Prior,
+    particles: Particles,
+    at: np.ndarray,
+    params: np.ndarray,
+    fit: ReferenceFit,
 ) -> np.ndarray:
     """Move particles at beta = 1 until they are home; keep the others, and their part of `at`."""
     for _ in range(HOME_SWEEPS):
@@ -285,7 +316,7 @@ def _still_away(
             if job.deadline.late:
                 return at
             sweep(particles, 1.0, params, part=slice(start, start + PART))
-        away = np.flatnonzero(~fit.home(states_of(particles)))
+        away = np.flatnonzero(~fit.home(states_of(job, way, particles)))
         particles.select(away)
         at = at[away]
         if at.size == 0:
@@ -498,11 +529,12 @@ def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
 
     Further looks are followed up like the first ones. The bound is in evaluations, and told by
     what it took so far. Where values are dear, further looks come first: they are finer, and
-    often cheaper than the ways of those that were too coarse.
+    often cheaper than the ways of those that were too coarse; but not in many dimensions.
     """
     job, passes, fit, work = at.job, at.passes, at.fit, at.job.tally.work
     dear = job.prior.path.dear
-    batch, last = LOOK_BATCH[dear], last if dear else _brought_home(at, last)
+    looks_first = dear and not is_wide(job.prior.path)
+    batch, last = LOOK_BATCH[dear], last if looks_first else _brought_home(at, last)
     spent = last.looks.n_evaluations
     own = job.options.check_looks * passes.n_evaluations
     patience, most = (factor * own for factor in LOOKING)
@@ -519,7 +551,7 @@ def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
         last = replace(last.with_looks(looks, strange, fit), heavy=heavy, complete=complete)
         if not last.found_nothing:
             return last
-    return _brought_home(at, last) if dear else last
+    return _brought_home(at, last) if looks_first else last
 
 
 def _brought_home(at: Search, last: SearchRound) -> SearchRound:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from pymc_tempering.references.curved_warp import warp_by_curvature
 from pymc_tempering.references.mixture import LowRankScales, Mixture
@@ -31,6 +32,13 @@ logs of scales, and the factor by which it can change a standard deviation."""
 WIDER = 1.3
 """Factor of the spread of common coordinates: a fit by its own draws is too narrow for a law that
 is not normal."""
+
+MAX_WIDE, WIDE, LEAST_CURVED = 4, 0.7, 0.01
+"""Directions at most in which a fit is widened, the curvature of u below which it is, where one
+would be right, and the least that is believed."""
+
+N_BASES, TURN = 4, 0.1
+"""Draws at which that curvature is taken, and the step of the differences."""
 
 MAX_COMMON = 16
 """Common coordinates at most that have a full covariance; with more, the first of them."""
@@ -124,12 +132,10 @@ def _draw(spread: Common, dim: int, n: int, rng: np.random.Generator) -> np.ndar
     return us
 
 
-def _scored(warp: FunnelWarp, us: np.ndarray, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of the log density of u, shape (n, d), and that density, shape (n,), at draws."""
+def _scores(warp: FunnelWarp, us: np.ndarray, terms: Terms) -> np.ndarray:
+    """Gradients along u of the log density of u, shape (n, d)."""
     xs = warp.inverse(us)
-    values, slopes = terms(xs)
-    log_density = values.sum(axis=1) - warp.forward(xs)[1]
-    return warped_scores(warp, xs, slopes.sum(axis=1))[1], log_density
+    return warped_scores(warp, xs, terms(xs)[1].sum(axis=1))[1]
 
 
 def _finite(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -152,7 +158,7 @@ def _step(
     """Improve the law of the common coordinates; tell by how many deviations it moved at most."""
     at = spread.at
     us = _draw(spread, int(warp.index.max()) + 1, STEP_DRAWS, rng)
-    us, scores = _finite(us, _scored(warp, us, terms)[0])
+    us, scores = _finite(us, _scores(warp, us, terms))
     mean, covariance = _improved(us[:, at], scores[:, at])
     before, after = (np.sqrt(np.diag(each)) for each in (spread.covariance, covariance))
     bounded = np.clip(after, before / MAX_FACTOR, before * MAX_FACTOR)
@@ -169,13 +175,42 @@ def _moved(before: Common, after: Common) -> float:
     )
 
 
+def _wide_directions(
+    warp: FunnelWarp, spread: Common, bases: np.ndarray, terms: Terms, rng: np.random.Generator
+) -> np.ndarray:
+    """Directions in which the density of u is wider than it should be, shape (d, r).
+
+    Of all that was left out of the warp, little in each coordinate may be much in all of them: the
+    mean of crossed effects, say. Products with the curvature of u are differences of gradients.
+    """
+    inside, size = np.ones(bases.shape[1], dtype=bool), bases.shape[1]
+    inside[spread.at] = False
+
+    def product(v: np.ndarray) -> np.ndarray:
+        step = TURN * np.where(inside, v.ravel(), 0.0)
+        up, down = (_scores(warp, bases + sign * step, terms) for sign in (1.0, -1.0))
+        bent: np.ndarray = (down - up).mean(axis=0) / (2.0 * TURN)
+        return np.where(inside, bent, v.ravel())
+
+    curvature = LinearOperator((size, size), matvec=product, dtype=float)
+    first = np.where(inside, rng.standard_normal(size), 0.0)
+    try:
+        values, vectors = eigsh(
+            curvature, k=min(MAX_WIDE, size - 2), which="SA", tol=0.05, maxiter=30, v0=first
+        )
+    except ArpackNoConvergence as error:
+        values, vectors = error.eigenvalues, error.eigenvectors
+    wide = (values > LEAST_CURVED) & (values < WIDE)
+    return np.asarray(vectors[:, wide] * np.sqrt(1.0 / values[wide] - 1.0))
+
+
 def _whole(
     warp: FunnelWarp, spread: Common, terms: Terms, rng: np.random.Generator
 ) -> tuple[Mixture, np.ndarray]:
     """Make the component: mean and spread of each coordinate by the gradients at its draws."""
     dim, at = int(warp.index.max()) + 1, spread.at
     us = _draw(spread, dim, LAST_DRAWS, rng)
-    us, scores = _finite(us, _scored(warp, us, terms)[0])
+    us, scores = _finite(us, _scores(warp, us, terms))
     sds = np.sqrt(us.std(axis=0) / np.maximum(scores.std(axis=0), 1e-300))
     sds = np.clip(sds, us.std(axis=0) / MAX_FACTOR, us.std(axis=0) * MAX_FACTOR)
     mean = us.mean(axis=0) + sds**2 * scores.mean(axis=0)
@@ -187,6 +222,7 @@ def _whole(
     loadings = np.zeros((dim, at.size))
     loadings[at] = own[:, None] * np.linalg.cholesky(correlation - rest * np.eye(at.size))
     sds[at] = np.sqrt(rest) * own
+    loadings = np.hstack([loadings, _wide_directions(warp, spread, us[:N_BASES], terms, rng)])
     scales = LowRankScales(sds[None], loadings[None])
     one = Mixture(
         np.ones(1), mean[None], scales, np.array([float(dim)]), PRIOR_SHARE, warp=warp, curved=True

@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 
-from pymc_tempering.fields.arrow import arrange
 from pymc_tempering.core.sparse_curvature import find_pattern
+from pymc_tempering.fields.arrow import arrange
 from pymc_tempering.fields.curvature import Curvature
 
 N = 60

@@ -7,10 +7,10 @@ import pytest
 from scipy.special import logsumexp
 from support.varying_intercepts import VaryingIntercepts
 
-from pymc_tempering.references import mixture_fit
+from pymc_tempering.references import mixture_fit, warp_fit
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.warp import FunnelWarp
-from pymc_tempering.references.warp_fit import PriorDraws, fit_warp
+from pymc_tempering.references.warp_fit import PriorDraws, fit_warp, prior_effects
 
 N = 2000
 
@@ -203,3 +203,19 @@ def test_what_falls_may_be_the_mean_of_effects():
     assert warp.falls[warp.index == 1] == 1.0
     assert (warp.regressors[warp.index > 1] == 1).any(axis=1).all()
     np.testing.assert_allclose(warp.inverse(warp.forward(draws)[0]), draws, rtol=1e-9)
+
+
+def test_all_effects_of_a_wide_prior_are_found(monkeypatch):
+    """Planted: regressions on all coordinates, which leave hardly a degree of freedom."""
+    rng, n = np.random.default_rng(5), 600
+    logs = 0.8 * rng.normal(size=(2000, 2))
+    effects = np.exp(logs)[:, [0] * n + [1] * n] * rng.normal(size=(2000, 2 * n))
+    prior = np.column_stack([logs, effects])
+    found = prior_effects(prior)
+    assert [(row.index, row.scale, row.regressors) for row in found] == [
+        (2 + i, 0 if i < n else 1, ()) for i in range(2 * n)
+    ]
+    monkeypatch.setattr(warp_fit, "WIDE_DIM", 10_000)
+    few = prior[:, [0, 1, *range(502, 702)]][:210]
+    right = {(row.index, row.scale) for row in prior_effects(few)}
+    assert len(right & {(2 + i, 0 if i < 100 else 1) for i in range(200)}) < 100

@@ -31,13 +31,13 @@ from pymc_tempering.sampling.fit_reference import (
     make_passes,
     warm_up_for,
 )
+from pymc_tempering.sampling.looks import take_looks
 from pymc_tempering.sampling.search import (
     Search,
     SearchRound,
     first_looks,
     search,
     strangers,
-    take_looks,
 )
 from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.warmup.warm_up import Warmup

@@ -385,9 +385,9 @@ def fit_to(
         made = made.with_stretched(every, STRETCHED_SHARE / max(1, made.dim), STRETCH)
         return replace(made, n_white=n_white)
     if is_wide(job.prior.path) and not job.deadline.late:
-        made = _by_curvature(job, draws, start, rough=rough)
-        if made is not None:
-            return made
+        curved = _by_curvature(job, draws, start, rough=rough)
+        if curved is not None:
+            return curved
     late = job.deadline.late and job.prior.path.dim > WARP_DIM
     screened = None if late else job.prior.screened
     return fit_mixture(draws, job.rng, start, screened, target_scores(job), rough)

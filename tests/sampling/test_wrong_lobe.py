@@ -16,7 +16,8 @@ from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes
-from pymc_tempering.sampling.search import Looks, has_arrived
+from pymc_tempering.sampling.looks import Looks
+from pymc_tempering.sampling.search import has_arrived
 
 SHARES = np.array([0.65, 0.35])
 """Of the evidence, in the lobes of the system "two_modes"."""

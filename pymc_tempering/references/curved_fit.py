@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
 from pymc_tempering.references.curved_warp import warp_by_curvature
 from pymc_tempering.references.mixture import LowRankScales, Mixture
@@ -85,7 +85,8 @@ def fit_by_curvature(
 
     None where there is no such fit, or the draws have several clusters.
     """
-    xs, found = draws[np.isfinite(draws).all(axis=1)], None
+    draws = draws[np.isfinite(draws).all(axis=1)]
+    xs, found = draws, None
     scales = sorted({row.scale for row in rows})
     spread = Common(np.array(scales), *_moments(xs[:, scales]))
     try:
@@ -190,7 +191,7 @@ def _wide_directions(
         step = TURN * np.where(inside, v.ravel(), 0.0)
         up, down = (_scores(warp, bases + sign * step, terms) for sign in (1.0, -1.0))
         bent: np.ndarray = (down - up).mean(axis=0) / (2.0 * TURN)
-        return np.where(inside, bent, v.ravel())
+        return np.where(inside, np.nan_to_num(bent), v.ravel())
 
     curvature = LinearOperator((size, size), matvec=product, dtype=float)
     first = np.where(inside, rng.standard_normal(size), 0.0)
@@ -200,6 +201,8 @@ def _wide_directions(
         )
     except ArpackNoConvergence as error:
         values, vectors = error.eigenvalues, error.eigenvectors
+    except ArpackError:
+        return np.zeros((size, 0))
     wide = (values > LEAST_CURVED) & (values < WIDE)
     return np.asarray(vectors[:, wide] * np.sqrt(1.0 / values[wide] - 1.0))
 

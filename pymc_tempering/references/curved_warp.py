@@ -219,7 +219,7 @@ def warp_by_curvature(
     kept = _kept(found.whole, least) | _kept(found.prior, max(least, LEAST_CORRELATION))
     width = max(1, int(kept.sum(axis=0).max()))
     follows = {row.index: row for row in rows if row.centered or row.falls}
-    plain = replace(rows[0], log_sd=MAX_LOG, mean=np.zeros(1), centered=0.0, falls=0.0)
+    plain = replace(rows[0], centered=0.0, falls=0.0)
     made = [
         _row(follows.get(int(i), plain), found, kept[:, e], e, width, mean)
         for e, i in enumerate(found.order)
@@ -243,7 +243,7 @@ def _row(
     )
     if found.full[e]:
         first_c = mean[i] - c @ mean[others]
-    if row.log_sd == MAX_LOG:  # all of it is likelihood
+    if not (row.centered or row.falls):  # it follows no scale: all of it may be likelihood
         own, a, first_a = 1e-12 * precision, 0.0 * a, 0.0
     weight, fading = (precision - own) / precision, np.exp(-row.falls * s)
     if weight > MIN_WEIGHT:

@@ -414,6 +414,7 @@ class Mixture:
             means=np.vstack([draws.mean(axis=0), self.means]),
             scales=self.scales.with_cluster(draws),
             dofs=np.append(CLUSTER_DOF, self.dofs),
+            curved=False,
         )
 
     def pack(self) -> np.ndarray:

@@ -83,8 +83,9 @@ CURVED_DRAWS, CURVED_BATCHES = 100, 24
 """Effective draws of a fit by curvature that are enough, since no fit is made to them; and how many
 batches of draws there are at most."""
 
-MAX_RAGGED = 8.0
-"""Standard deviation of log_ratio (nats) at draws of a fit by curvature, above which it is none."""
+MAX_RAGGED, CURVED_DIM = 20.0, 4000
+"""Standard deviation of log_ratio (nats) at draws of a fit by curvature above which it is none, and
+dimensions at most: the factors are dense while it is made."""
 
 WARP_DIM = 200
 """Dimensions up to which the search for a warp takes less than a second."""
@@ -396,8 +397,14 @@ def fit_to(
 def _by_curvature(
     job: Job, draws: np.ndarray, start: Mixture | None, *, rough: bool
 ) -> Mixture | None:
-    """Fit a single component by curvature, if there is one that is near the target."""
-    if not can_climb(job) or job.prior.path.density.data.evaluator is not None:
+    """Fit a single component by curvature, if there is one that is near the target.
+
+    What is known to have several modes is not.
+    """
+    path = job.prior.path
+    if not can_climb(job) or path.density.data.evaluator is not None or path.dim > CURVED_DIM:
+        return None
+    if start is not None and start.modes.n_components > 1:
         return None
     rows = find_followers(job.prior.screened, draws, None if start is None else start.warp)
     if not rows:

@@ -149,6 +149,8 @@ def test_fit_has_the_evidence(center, shift):
     log_w = model.terms(xs)[0].sum(axis=1) - np.logaddexp.reduce(made.log_t(xs), axis=1)
     log_z = np.logaddexp.reduce(log_w) - np.log(log_w.size)
     assert log_z == pytest.approx(model.log_z(), abs=0.2)
+    assert made.curved
+    assert not made.with_cluster(draws, 0.1).curved
 
 
 def test_clusters_of_good_draws_are_no_single_mode():

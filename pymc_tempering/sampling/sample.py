@@ -4,6 +4,7 @@ import inspect
 import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -17,6 +18,7 @@ from pymc_tempering.arguments import called_as, check_whole, rng_of
 from pymc_tempering.chain.pieces import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
+from pymc_tempering.core.threads import one_thread
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
@@ -292,6 +294,7 @@ def sample(
         ending_by_sigterm(checkpoint is not None) as leave_if_told,
         recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder,
         compiling_status(show, progressbar_theme) as report,
+        one_thread() if cores > 1 else nullcontext(),  # or their threads wait for each other
     ):
         check_for = max_time and CHECK_SHARE * max_time
         model = sampled_model(model, kernel, tempered, reference, report, check_for)

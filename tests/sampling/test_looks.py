@@ -12,10 +12,10 @@ from support.compiled_systems import prior, system
 from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.sampling import search as looks_module
+from pymc_tempering.sampling import looks as looks_module
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.search import BLOCK, add_looks, take_looks
+from pymc_tempering.sampling.looks import BLOCK, add_looks, take_looks
 from pymc_tempering.warmup.annealed_pass import anneal
 
 WALL = 0.5

@@ -117,8 +117,8 @@ def _mixer(function: Callable) -> Any:
 class Mixing(NamedTuple):
     """A fitted reference: what evaluates it, its components as a table, and its warp as one.
 
-    The tables are packed by `pymc_tempering.references.mixture` and `warp`, and have scratch space.
-    They have no rows where the prior is the reference, or where there is no warp.
+    The tables are packed by `pymc_tempering.references.mixture` and `warp`; the first has scratch
+    space. They have no rows where the prior is the reference, or where there is no warp.
     """
 
     mixer: Mixer
@@ -127,7 +127,7 @@ class Mixing(NamedTuple):
 
     def copy(self) -> "Mixing":
         """Return one with scratch space of its own."""
-        return Mixing(self.mixer, self.table.copy(), self.warp.copy())
+        return Mixing(self.mixer, self.table.copy(), self.warp)
 
     @property
     def size(self) -> int:

@@ -19,7 +19,7 @@ from pymc_tempering.core.threads import one_thread
 from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture, nearest_component
 from pymc_tempering.references.score_covariance import distinct_rows, refine_normals
 from pymc_tempering.references.warp import FunnelWarp, warped_scores
-from pymc_tempering.references.warp_fit import PriorDraws, fit_warp
+from pymc_tempering.references.warp_fit import WIDE_DIM, PriorDraws, fit_warp
 
 PRIOR_SHARE = 0.05
 """Weight of the prior in the mixture, always: its tails and what the fit missed."""
@@ -65,7 +65,7 @@ into the neck that their step sizes, and their work, suffer from it."""
 MIN_WARP_GAIN = 20.0
 """Fall of half the Bayesian information criterion that a warp must bring (nats)."""
 
-FULL_DIM = 200
+FULL_DIM = WIDE_DIM
 """Most dimensions with full scale matrices; above, they are diagonal plus low rank."""
 
 MAX_FIT_DRAWS = 4000

@@ -161,8 +161,8 @@ class Fitted:
     def mixture(self) -> Mixing:
         """Packed mixture that points carry."""
         warp = self.components.warp
-        none = NO_MIXTURE.warp
-        return Mixing(MIXER, self.components.pack(), none if warp is None else warp.pack())
+        rows = NO_MIXTURE.warp if warp is None else warp.packed
+        return Mixing(MIXER, self.components.pack(), rows)
 
     @cached_property
     def covariance(self) -> np.ndarray | None:

@@ -83,7 +83,7 @@ def straight_density(density: Density, warp: FunnelWarp) -> Density:
 
     The log determinant belongs to the prior.
     """
-    inner, address, packed = density.code, int(density.data), warp.pack()
+    inner, address, packed = density.code, int(density.data), warp.packed.copy()
     packed[:, FACTOR] = np.exp(warp.log_sd)
     shape = packed.shape
 

@@ -8,6 +8,7 @@ two is normal with precision `P = exp(-2 (delta + c s)) + 1 / V` and mean
 """
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -117,7 +118,7 @@ class FunnelWarp:
         """Warp states, shape (n, d); return u, of that shape, and log |du / dx|, shape (n,)."""
         if len(self.index) > COMPILED_ROWS:
             us, log_det = np.empty(xs.shape), np.empty(len(xs))
-            warp_states(np.ascontiguousarray(xs), self.pack(), us, log_det)
+            warp_states(np.ascontiguousarray(xs), self.packed, us, log_det)
             return us, log_det
         us = xs.copy()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -129,7 +130,7 @@ class FunnelWarp:
     def inverse(self, us: np.ndarray) -> np.ndarray:
         """States, shape (n, d), that `forward` takes to u."""
         xs = np.array(us, order="C")
-        unwarp(xs, self.pack())
+        unwarp(xs, self.packed)
         return xs
 
     def spread(self, xs: np.ndarray) -> np.ndarray:
@@ -139,8 +140,9 @@ class FunnelWarp:
         spread[:, self.index] = 1.0 / np.sqrt(prior + likelihood)
         return spread
 
-    def pack(self) -> np.ndarray:
-        """Rows of the warp, as compiled code reads them."""
+    @cached_property
+    def packed(self) -> np.ndarray:
+        """Rows of the warp, as compiled code reads them; nothing writes into them."""
         n = self.regressors.shape[1]
         packed = np.zeros((len(self.index), REGRESSORS + 3 * n))
         kinds = np.column_stack([self.scale, self.gamma, self.bounded])
@@ -309,7 +311,7 @@ def warped_scores(
         Warped states, and gradients along u of the log density of u, `log p(x) - log |du / dx|`.
     """
     us, scores = (np.array(each, dtype=float, order="C") for each in (xs, slopes))
-    warp_scores(us, scores, warp.pack())
+    warp_scores(us, scores, warp.packed)
     return us, scores
 
 

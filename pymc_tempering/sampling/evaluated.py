@@ -126,12 +126,15 @@ def terms_of(job: Job) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
 
     def terms(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         job.tally.work["fit"] += len(xs)
-        values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
-        xs = np.ascontiguousarray(xs)
-        evaluate_rows(path.density, xs, values, grads, NO_MIXTURE, job.value_cores)
-        return values, grads
+        return _terms_at(path, xs, job.value_cores)
 
     return terms
+
+
+def _terms_at(path: Path, xs: np.ndarray, cores: int) -> tuple[np.ndarray, np.ndarray]:
+    values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
+    evaluate_rows(path.density, np.ascontiguousarray(xs), values, grads, NO_MIXTURE, cores)
+    return values, grads
 
 
 def slopes_at(
@@ -146,9 +149,7 @@ def slopes_at(
     slopes : array, shape (n, d)
         Gradient of their sum, in units of `scale`; 0 where not finite.
     """
-    xs = np.ascontiguousarray(xs)
-    values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
-    evaluate_rows(path.density, xs, values, grads, NO_MIXTURE, cores)
+    values, grads = _terms_at(path, xs, cores)
     slopes = (grads[:, 0] + grads[:, 1]) * scale
     bad = ~(np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1))
     values[bad], slopes[bad] = -np.inf, 0.0

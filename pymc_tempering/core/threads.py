@@ -68,7 +68,8 @@ def paced(
 class Threads[T]:
     """Calls on threads which the interpreter does not wait for when it ends.
 
-    So a call that never comes back keeps nobody.
+    So a call that never comes back keeps nobody. Libraries of linear algebra keep to one thread in
+    each, as they do under `pymc.sample`: small products would mostly wait for each other.
 
     Parameters
     ----------
@@ -106,6 +107,10 @@ class Threads[T]:
         bool
             Whether Ctrl-C ended the work early.
         """
+        with one_thread():
+            return self._run(stop, report)
+
+    def _run(self, stop: threading.Event, report: Callable[[int], None]) -> bool:
         pending = set(self.futures)
         try:
             for _ in range(self._number):

@@ -4,7 +4,6 @@ import inspect
 import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -294,7 +293,7 @@ def sample(
         ending_by_sigterm(checkpoint is not None) as leave_if_told,
         recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder,
         compiling_status(show, progressbar_theme) as report,
-        one_thread() if cores > 1 else nullcontext(),  # or their threads wait for each other
+        one_thread(),
     ):
         check_for = max_time and CHECK_SHARE * max_time
         model = sampled_model(model, kernel, tempered, reference, report, check_for)

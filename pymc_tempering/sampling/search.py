@@ -62,6 +62,10 @@ HOME_STAGES = (1.0, 0.75, 0.5, 0.25)
 """Places on the annealed path whose tuning these transitions have, one after the other. Far from
 its mass the posterior looks as it did at a hotter stage, where the metric had a longer reach."""
 
+IDLE_ROUNDS = 1, 5
+"""Rounds in a row in which nobody came home, before the next step size; these in many dimensions.
+There a scale near zero is a wide plateau: it takes a while until its effects lead it away."""
+
 HOME_STEPS = (1.0, 0.3, 0.1)
 """Factors of the tuned step sizes, the next for those that the one before has left away. Outside of
 the posterior's mass it can curve more strongly than where steps were tuned; a trajectory that is
@@ -163,6 +167,7 @@ def way_home(
     way = way_of(job)
     particles = place(way, job.kernel, way.inner(xs), job.rng)
     bound = max(MIN_HOME_COST, passes.n_evaluations)
+    rounds = IDLE_ROUNDS[patient and is_wide(job.prior.path)]
 
     def ended() -> bool:
         return particles.n_evaluations > bound or job.deadline.late
@@ -170,13 +175,15 @@ def way_home(
     for factor in HOME_STEPS if patient else HOME_STEPS[:1]:
         tuned = passes.best.tuning.with_steps(factor).pack(job.kernel)
         stages = [tuned[round(share * (len(tuned) - 1))] for share in HOME_STAGES]
+        idle = 0
         for _ in range(MAX_HOME_ROUNDS):
             before = at.size
             for params in stages:
                 if at.size == 0 or ended():
                     break
                 at = _still_away(job, way, particles, at, params, fit)
-            if at.size in (0, before) or ended():
+            idle = idle + 1 if at.size == before else 0
+            if at.size == 0 or ended() or idle == rounds:
                 break
     job.tally.work["looks"] += len(xs) + particles.n_evaluations
     return at, at.size > 0 and ended()

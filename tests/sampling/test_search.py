@@ -15,6 +15,7 @@ import pymc_tempering as pmt
 from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.kernels.assign import compile_with_kernels
 from pymc_tempering.references.compile import compile_model
@@ -106,6 +107,23 @@ def test_a_component_that_is_too_narrow_for_its_mode_is_no_home():
     near = np.linalg.norm(found.fit.draws.xs - narrow, axis=1) < 0.3
     assert found.settled
     assert near.mean() == pytest.approx(0.5, abs=0.1)
+
+
+def test_beside_a_poor_fit_an_unknown_mode_is_a_suspect_all_the_same():
+    """Log_ratio of draws spreads so far that four times that is above all that there can be."""
+    system = testsystems.gaussian_mixture(30, weights=(0.5, 0.5), scale=0.5)
+    rng = np.random.default_rng(1)
+    of, (known, lost) = compile_model(system.model), np.asarray(system.mode_centers)
+    narrow = FullScales(0.2 * np.eye(30)[None])
+    components = Mixture(np.ones(1), known[None], narrow, np.array([1e4]), 0.01)
+    draws, others = (
+        evaluate_states(of, center + 0.5 * rng.standard_normal((500, 30)))
+        for center in (known, lost)
+    )
+    fit = ReferenceFit(Fitted(of, components), draws, system.log_evidence, False)
+    log_ratio = fit.draws.log_ratio(components)
+    assert suspect_above(log_ratio) > others.log_ratio(components).max()  # it would see none
+    assert fit.suspects(others).mean() > 0.5
 
 
 def test_a_model_without_gradients_has_looks_and_no_scouts(monkeypatch):

@@ -52,6 +52,7 @@ def summarize_looks(
     n_islands: int = 0,
     *,
     settled: bool = True,
+    least_spread: float = 0.0,
 ) -> FreshLooks:
     """Summarize looks and annealed passes.
 
@@ -73,7 +74,10 @@ def summarize_looks(
         Passes with an island that did not come home.
     settled : bool
         Whether the last round of the search found nothing new.
+    least_spread : float, default 0
+        Least standard deviation of the log Z of passes (nats), which three of them hardly tell.
     """
+    spread = max(least_spread, passes.std(ddof=1)) if passes.size > 2 else np.inf
     rough = log_w.size == 0 or effective_number(log_w) < MIN_ESS
     return FreshLooks(
         log_z=np.nan if rough else log_mean(log_w),
@@ -85,7 +89,7 @@ def summarize_looks(
         n_passes=float(passes.size),
         n_home_passes=float(n_home_passes),
         pass_log_z=float(passes.mean()),
-        pass_mcse=float(passes.std(ddof=1) / np.sqrt(passes.size)) if passes.size > 2 else np.inf,
+        pass_mcse=float(spread / np.sqrt(max(1, passes.size))),
         n_islands=float(n_islands),
         settled=float(settled),
     )

@@ -300,7 +300,7 @@ def low_rank_mixture(
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")  # of convergence: the held-out likelihood judges
         rank, highest = _best_rank(*_parts(xs))
-        return _factors(xs, _clusters(xs, rank, highest, rng), rank)
+        return _factors(xs, *_clusters(xs, rank, highest, rng))
 
 
 def n_clusters(xs: np.ndarray, rng: np.random.Generator) -> int:
@@ -311,7 +311,7 @@ def n_clusters(xs: np.ndarray, rng: np.random.Generator) -> int:
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")
         likelihood = _held_out(used, np.zeros(len(used), dtype=int), 0, held)
-        return int(_clusters(xs, 0, likelihood, rng).max()) + 1
+        return int(_clusters(xs, 0, likelihood, rng)[0].max()) + 1
 
 
 def _parts(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -320,21 +320,33 @@ def _parts(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return xs[:n_used], xs[n_used:]
 
 
-def _clusters(xs: np.ndarray, rank: int, highest: float, rng: np.random.Generator) -> np.ndarray:
-    """Cluster of each draw, shape (n,), as long as more of them make held-out ones likelier."""
+def _clusters(
+    xs: np.ndarray, rank: int, highest: float, rng: np.random.Generator
+) -> tuple[np.ndarray, int]:
+    """Cluster of each draw, shape (n,), as long as more of them make held-out ones likelier.
+
+    Also their rank: what seemed to be a long direction may be two clusters of a lower one.
+    """
     from sklearn.cluster import KMeans  # slow to import
 
     used, held = _parts(xs)
     labels = np.zeros(len(xs), dtype=int)
     for k in CLUSTERS[1:]:
         clusters = KMeans(k, n_init=1, random_state=int(rng.integers(2**31))).fit(used)
-        if np.bincount(clusters.labels_, minlength=k).min() < max(MIN_DRAWS, 2 * rank):
+        smallest = int(np.bincount(clusters.labels_, minlength=k).min())
+        if smallest < MIN_DRAWS:
             break
-        likelihood = _held_out(used, clusters.labels_, rank, held)
-        if likelihood <= highest:
+        before, last = highest, -np.inf
+        for lower in [each for each in RANKS[::-1] if each <= min(rank, smallest // 2)]:
+            likelihood = _held_out(used, clusters.labels_, lower, held)
+            if likelihood <= last:
+                break
+            last = likelihood
+            if likelihood > highest:
+                labels, highest, rank = clusters.predict(xs), likelihood, lower
+        if highest == before:
             break
-        labels, highest = clusters.predict(xs), likelihood
-    return labels
+    return labels, rank
 
 
 def _best_rank(used: np.ndarray, held: np.ndarray) -> tuple[int, float]:

@@ -21,6 +21,7 @@ from pymc_tempering.model.origin import origin_of
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Fitted, Prior
 from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.effort import WIDE_SPREAD, is_wide
 from pymc_tempering.sampling.fit_reference import (
     Passes,
     ReferenceFit,
@@ -118,6 +119,7 @@ class ChosenPlan:
         return summarize_looks(
             last.looks.log_w, int(last.strange.sum()), self.needed, int(last.arrived.sum()),
             log_z, last.home_passes, last.islands, settled=self.settled,
+            least_spread=WIDE_SPREAD if is_wide(self.plan.reference.path) else 0.0,
         )  # fmt: skip
 
     @property

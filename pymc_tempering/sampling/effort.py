@@ -30,6 +30,11 @@ WIDE_DIM, WIDE_PARTICLES, WIDE_MCSE = FULL_DIM, 64, 0.15
 particles at least, since fits have no full scale matrices there; and the largest error of log Z
 (nats) that is enough."""
 
+WIDE_SPREAD = 5.0
+"""Least standard deviation of the log Z of annealed passes there (nats). Those of crossed effects
+and item responses of 500 to 1,000 dimensions have 3 to 19, and three of them can be near each other
+by chance."""
+
 FEW_DIM = 100
 """Dimensions above which a chain has 500 draws at least. In shorter ones the largest R-hat of so
 many values is above 1.01 by chance."""

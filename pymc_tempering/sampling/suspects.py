@@ -452,7 +452,7 @@ def weigh_regions(
     """
     heavy, light, cost = list[Peak](), list[Peak](), 0
     explained = np.zeros(len(xs), dtype=bool)
-    if xs.shape[1] > MAX_WEIGHED_DIM or job.deadline.late:
+    if job.deadline.late:
         return heavy, light, explained
     for region, inside, spent in regions_of(job, annealed, xs, range(len(xs))):
         cost += spent
@@ -536,7 +536,12 @@ def region_around(job: Job, annealed: AnnealedPass, x: np.ndarray) -> tuple[Peak
 
 
 def _normal(xs: np.ndarray) -> Peak:
-    """Take the normal density with mean and covariance of states, (n, d); it has no mass yet."""
+    """Take the normal density with mean and covariance of states, (n, d); it has no mass yet.
+
+    In many dimensions only their variances, which few states tell.
+    """
+    if xs.shape[1] > MAX_WEIGHED_DIM:
+        return Peak(xs.mean(axis=0), np.diag(1e-5 + xs.std(axis=0)), -np.inf)
     covariance = np.cov(xs, rowvar=False).reshape(xs.shape[1], xs.shape[1])
     covariance += np.diag(1e-9 + 1e-6 * np.diag(covariance))
     return Peak(xs.mean(axis=0), np.linalg.cholesky(covariance), -np.inf)

@@ -154,6 +154,19 @@ def false_alarms(thrice):
     return count / 4000
 
 
+def test_passes_that_are_near_each_other_by_chance_have_an_error_all_the_same():
+    """In many dimensions: those of an item response model of 1,000 are 6.9 above, .7 expected."""
+    log_z = leg().log_z + np.array([5.7, 6.9, 8.2])
+
+    def verdict(**least):
+        fresh = summarize_looks(np.zeros(100), 0, 100, 60, log_z, 3, **least)
+        return compare_looks(leg(), replace(fresh, log_z=np.nan)).verdict
+
+    assert (verdict(), verdict(least_spread=5.0)) == ("disagreed", "agreed")
+    log_z = log_z + 20.0
+    assert verdict(least_spread=5.0) == "disagreed"
+
+
 def test_passes_of_the_same_log_z_do_not_disagree(monkeypatch):
     """Half a nat is six standard errors of their mean: no false alarm in 4000.
 

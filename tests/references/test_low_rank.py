@@ -7,10 +7,11 @@ from scipy.special import logsumexp
 
 from pymc_tempering import testsystems
 from pymc_tempering.model.compiled import new_point
+from pymc_tempering.references import mixture_fit
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.compiled_mixture import evaluate
 from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture
-from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
+from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture, low_rank_mixture
 from pymc_tempering.references.prior import Fitted, evaluate_draws
 
 DIM, RANK = 6, 2
@@ -171,3 +172,17 @@ def test_fit_tells_two_modes_apart():
     assert mixture.hull
     weights = mixture.modes.weights
     assert np.sort(weights) == pytest.approx([second.mean(), 1 - second.mean()], abs=1e-9)
+
+
+def test_two_clusters_that_look_like_one_of_a_higher_rank_are_two(monkeypatch):
+    """Opposite signs of a factor: one cluster of rank 4, or two of rank 2. Planted: one rank."""
+    rng = np.random.default_rng(0)
+    side, place = rng.choice([-0.6, 0.6], size=400), rng.normal(size=250)
+    xs = 0.5 * rng.normal(size=(400, 250)) + side[:, None] * place
+    xs += 0.5 * rng.normal(size=(400, 2)) @ rng.normal(size=(2, 250))
+    xs = (xs - np.median(xs, axis=0)) / xs.std(axis=0)
+    weights, means, scales = low_rank_mixture(xs, np.random.default_rng(1))
+    assert (weights.size, scales.loadings.shape[2]) == (2, 2)
+    assert means[0] @ means[1] < 0.0
+    monkeypatch.setattr(mixture_fit, "RANKS", (4,))
+    assert low_rank_mixture(xs, np.random.default_rng(1))[0].size == 1

@@ -430,6 +430,9 @@ def weigh_regions(
 ) -> tuple[list[Peak], list[Peak], np.ndarray]:
     """Weigh the regions where states are stuck, one after the other.
 
+    In many dimensions a state may be long on its way to a mode, where there is no mass yet. So no
+    region is light there.
+
     Parameters
     ----------
     job : Job
@@ -458,7 +461,7 @@ def weigh_regions(
         cost += spent
         if region.log_mass > least_mass(log_z):
             heavy.append(region)
-        elif dropped + region.share(log_z) < ISLAND:
+        elif xs.shape[1] <= MAX_WEIGHED_DIM and dropped + region.share(log_z) < ISLAND:
             dropped += region.share(log_z)
             light.append(region)
             explained |= inside

@@ -115,6 +115,8 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
             if not field.dense:  # what is no curvature at the initial point may be one here
                 again = _field_of(prior.path, others, field.start)
                 field = field if again.curvature.size == field.curvature.size else _settled(again)
+                if others and field.work > MOST_WORK:  # by now
+                    break
             more = _bending(model, field, others)
             if more is None:
                 return field if _spread(field) <= MOST_SPREAD and _one_mode(field, prior) else None

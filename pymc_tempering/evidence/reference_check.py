@@ -35,11 +35,19 @@ many times the distance from this quantile to the median, whichever is more. Wha
 median tells nothing: such draws may themselves be of a mode that the reference has lost."""
 
 
-def suspect_above(log_ratio: FloatArray) -> float:
-    """Value of log_ratio above which a state is a suspect, from those of posterior draws."""
-    finite = log_ratio[log_ratio > -np.inf]
-    low, middle = np.quantile(finite, [LOW, 0.5]) if finite.size else (0.0, 0.0)
-    return float(middle + max(MARGIN, SPREADS * (middle - low)))
+def suspect_above(log_ratio: FloatArray, log_likelihood: FloatArray | None = None) -> float:
+    """Value of log_ratio above which a state is a suspect, from those of posterior draws.
+
+    Where only the prior's part of a fitted reference goes, log_ratio is the log-likelihood at
+    least. With that of the draws the bar is not above it, except for the margin: beside a poor fit,
+    of which log_ratio varies by a lot, no state of a mode that it lacks would be a suspect.
+    """
+    fine = log_ratio > -np.inf
+    low, middle = np.quantile(log_ratio[fine], [LOW, 0.5]) if fine.any() else (0.0, 0.0)
+    bar = max(MARGIN, SPREADS * (middle - low))
+    if log_likelihood is not None and fine.any():
+        bar = min(bar, max(MARGIN, np.quantile(log_likelihood[fine], LOW) - middle))
+    return float(middle + bar)
 
 
 def summarize_looks(

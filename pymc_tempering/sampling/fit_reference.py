@@ -22,7 +22,7 @@ from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.deadline import annealing_lines
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.core.weighting import effective_number, kish, log_mean
-from pymc_tempering.evidence.reference_check import LOW, MARGIN, suspect_above
+from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
 from pymc_tempering.kernels import Compound
@@ -259,14 +259,8 @@ class ReferenceFit:
 
     @cached_property
     def limit(self) -> float:
-        """Value of log_ratio above which a state is a suspect.
-
-        Where only the prior's part of the reference goes, log_ratio is the log-likelihood at least.
-        The bar is not above that of draws: no mode that a poor fit lacks would be a suspect.
-        """
-        log_ratio, likely = self.draws.log_ratio(self.components), self.draws.log_likelihood
-        known = float(np.median(log_ratio)) + MARGIN
-        return max(known, min(suspect_above(log_ratio), float(np.quantile(likely, LOW))))
+        """Value of log_ratio above which a state is a suspect."""
+        return suspect_above(self.draws.log_ratio(self.components), self.draws.log_likelihood)
 
     @cached_property
     def lived_in(self) -> np.ndarray:

@@ -380,7 +380,8 @@ def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], li
     """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others.
 
     A ridge has no curvature along it, and in the neck of a funnel the curvature at one point says
-    little. So in few dimensions weighted draws tell the mass of those that seem to have some.
+    little. So in few dimensions weighted draws tell the mass of those that seem to have some. In
+    many dimensions Laplace's method can be far too low: no peak counts as light there.
 
     Returns
     -------
@@ -388,10 +389,13 @@ def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], li
     """
     least, heavy, light = least_mass(log_z), list[Peak](), list[Peak]()
     for peak in peaks:
-        log_mass = peak.log_mass
-        if log_mass > least and peak.mean.size <= MAX_WEIGHED_DIM:
+        log_mass, few = peak.log_mass, peak.mean.size <= MAX_WEIGHED_DIM
+        if log_mass > least and few:
             log_mass = _weighed(job, peak)
-        (light if log_mass <= least else heavy).append(peak)
+        if log_mass > least:
+            heavy.append(peak)
+        elif few:
+            light.append(peak)
     return heavy, light
 
 

@@ -70,7 +70,8 @@ comes, in unconstrained units and in nats; and how many searches begin where the
 
 MOST_WORK = 7_000_000
 """Elements that are computed for one law of a field at most: some milliseconds. Crossed effects of
-500 that are not centered have 9 million, and without a field take 50 CPU s in place of 140."""
+500 that are not centered have 9 million: without a field they take 30 to 100 CPU s, and with one
+115 to 165."""
 
 CHUNK_NUMBERS = 4_000_000
 """Numbers of the gradients that are taken at once."""

@@ -16,8 +16,7 @@ from pymc_tempering.model.origin import origin_of
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.same_model import stored_density_warnings
 from pymc_tempering.model.unconstrain import unconstrained_draws
-from pymc_tempering.references.compiled_mixture import evaluate_rows
-from pymc_tempering.references.prior import evaluate_draws
+from pymc_tempering.references.prior import evaluate_draws, evaluate_terms
 from pymc_tempering.summed.sum_out import without_sums
 
 N_FIRST = 100
@@ -51,8 +50,7 @@ class Target:
 
     def gradients(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log density, shape (n,), and its gradient, shape (n, d), zero for discrete variables."""
-        values, grads = np.empty((len(x), 2)), np.zeros((len(x), 2, x.shape[1]))
-        evaluate_rows(self.path.density, np.ascontiguousarray(x), values, grads, NO_MIXTURE)
+        values, grads = evaluate_terms(self.path, x)
         return values.sum(axis=1), grads.sum(axis=1)
 
     def parts(self, x: np.ndarray, mixture: Mixing) -> tuple[np.ndarray, np.ndarray]:

@@ -5,9 +5,9 @@ functions of the other unknowns alone, and the change of variables that they mak
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -16,8 +16,8 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.fields.arrow import Root
-from pymc_tempering.fields.batched import Batched, batched_slopes
 from pymc_tempering.fields.curvature import Curvature
+from pymc_tempering.fields.staged import Evaluate, is_staged, staged
 from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path, compile_path
@@ -40,10 +40,6 @@ are computed together."""
 
 KEPT_BYTES = 100_000_000
 """Memory for conditionals that were computed last."""
-
-type Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""``evaluate(state, xs)``: log density, shape (k,), and its gradient along a field, at values xs of
-the field, shape (k, n), all others being those of a raveled state, shape (d,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,20 +112,21 @@ class Field:
         Gradients of a dense field are computed together, and hardly cost more than one.
         """
         moves, one = self.curvature.moves, self.path.work
-        gradients = one + moves.size * PER_MOVE if self.dense else len(moves) * one
-        return int(PER_LAW + self.n_roots * (gradients + self.curvature.arrow.cost))
+        many, cost = moves.size * PER_MOVE, self.curvature.arrow.cost
+        if self.is_staged:
+            return int(PER_LAW + one + self.n_roots * (many + cost))
+        gradients = one + many if self.dense else len(moves) * one
+        return int(PER_LAW + self.n_roots * (gradients + cost))
+
+    @cached_property
+    def is_staged(self) -> bool:
+        """Whether most of its density depends on the others alone, and is kept for them."""
+        return is_staged(self.path, self.inside)
 
     @cached_property
     def evaluator(self) -> Evaluate:
         """Its density, compiled for values of the field."""
-        key = "field density", self.inside.tobytes()
-        return remembered(self.model, key, lambda: evaluator_of(self.path, self.inside))
-
-    @cached_property
-    def batched(self) -> Batched:
-        """Gradients at many values of the field, compiled."""
-        key = "field slopes", self.inside.tobytes()
-        return remembered(self.model, key, lambda: batched_slopes(self.path, self.inside))
+        return (staged if self.dense else evaluator_of)(self.path, self.inside)
 
     @cached_property
     def _kept(self) -> tuple[Lock, OrderedDict[bytes, FieldLaw]]:
@@ -140,13 +137,6 @@ class Field:
         """Log density, shape (k,), and its gradient, (k, n), at states of the field, (k, n)."""
         values, slopes = self.evaluator(self.state(others, xs[0]), differenced(self.sums, xs))
         return values, along_sums(self.sums, slopes)
-
-    def slopes(self, others: np.ndarray, xs: np.ndarray) -> np.ndarray:
-        """Gradients, shape (k, n), at states of the field, shape (k, n)."""
-        if self.dense:
-            many = self.batched(self.state(others, xs[0]), differenced(self.sums, xs))
-            return along_sums(self.sums, many)
-        return self.evaluate(others, xs)[1]
 
     def state(self, others: np.ndarray, inside: np.ndarray) -> np.ndarray:
         """Raveled state, shape (d,)."""
@@ -267,7 +257,7 @@ class Field:
 
     def root_at(self, others: np.ndarray, inside: np.ndarray, slope: np.ndarray) -> Root:
         """Root of the precision at a state whose gradient along the field is `slope`."""
-        return self.curvature.root_at(partial(self.slopes, others), inside, slope)
+        return self.curvature.root_at(lambda xs: self.evaluate(others, xs)[1], inside, slope)
 
     def begun_at(self, others: np.ndarray, step: float) -> "Field":
         """Return the same with another start, and steps in shares of the field's deviations."""
@@ -295,6 +285,14 @@ class Field:
 
 
 def evaluator_of(path: Path, inside: np.ndarray) -> Evaluate:
+    """Compile the evaluation of a density at values of a field."""
+    if is_staged(path, inside):
+        return staged(path, inside)
+    key = "field density", inside.tobytes()
+    return remembered(path.model, key, lambda: _one_by_one(path, inside))
+
+
+def _one_by_one(path: Path, inside: np.ndarray) -> Evaluate:
     """Compile the evaluation of one density at values of a field.
 
     It takes a tenth of the time of a call that serves all densities.

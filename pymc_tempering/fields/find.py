@@ -15,10 +15,12 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from pymc_tempering.core.sparse_curvature import find_pattern, full_rows
+from pymc_tempering.core.threads import one_thread
 from pymc_tempering.exceptions import GradientError, PriorDrawsError, UndrawableError
 from pymc_tempering.fields.arrow import arrange
-from pymc_tempering.fields.conditional import LEANS, TRIED, Evaluate, Field, evaluator_of
+from pymc_tempering.fields.conditional import LEANS, TRIED, Field, evaluator_of
 from pymc_tempering.fields.curvature import FIRST_STEP, Curvature
+from pymc_tempering.fields.staged import Evaluate
 from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.model.layout import circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
@@ -31,10 +33,6 @@ from pymc_tempering.references.prior import Prior
 LEAST_DIM = 160
 """Dimensions up to which fields are not looked for: the usual way does well there. A volatility of
 152 takes 9 CPU s; a penalized spline of 200 gets no result."""
-
-LEAST_DENSE = FULL_DIM
-"""Dimensions up to which a dense field, given others, is not followed: a mixture of t's with full
-scale matrices, which is fitted there, follows it for less."""
 
 MOST_OTHERS = 10
 """Dimensions of the others at most."""
@@ -92,7 +90,8 @@ there of white noise about the first one, relative to the top, so that this cove
 
 def find_field(model: pm.Model, report: Callable[[str], None] = lambda line: None) -> Field | None:
     """Find the latent field of a model; None if it has none that can be followed."""
-    return remembered(model, "field", lambda: _find(model, report))
+    with one_thread():
+        return remembered(model, "field", lambda: _find(model, report))
 
 
 def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
@@ -109,14 +108,13 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
         report("Looking at the field")
         while _n_elements(model, others) <= MOST_OTHERS:
             field = _field_of(prior.path, others)
-            dear = field.work > MOST_WORK or (field.dense and layout.dim <= LEAST_DENSE)
-            if others and dear:
+            if _is_dear(field):
                 break
             field = _settled(field)
             if not field.dense:  # what is no curvature at the initial point may be one here
                 again = _field_of(prior.path, others, field.start)
                 field = field if again.curvature.size == field.curvature.size else _settled(again)
-                if others and field.work > MOST_WORK:  # by now
+                if _is_dear(field):  # by now
                     break
             more = _bending(model, field, others)
             if more is None:
@@ -129,19 +127,24 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
     return None
 
 
+def _is_dear(field: Field) -> bool:
+    """Whether the model is sampled for less without its field.
+
+    A mixture of t's with full scale matrices, where that is fitted, follows a dense one for less.
+    """
+    if field.is_staged or not field.others.size:  # each gradient costs as much as a law, or none
+        return False
+    return field.work > MOST_WORK or (field.dense and field.path.dim <= FULL_DIM)
+
+
 def _first_others(model: pm.Model) -> frozenset[Variable]:
     """Find variables that a field surely depends on, and that are no part of it.
 
     These are small ones that are not real by themselves, such as scales and correlations.
     """
-    transforms = model.rvs_to_transforms
-    some = [rv for rv in _small(model) if transforms[rv] is not None]
-    return _small_ancestors(model, some)
-
-
-def _small(model: pm.Model) -> list[Variable]:
-    """Free variables of few elements."""
-    return [rv for rv in model.free_RVs if _n_elements(model, [rv]) <= SMALL]
+    free, transforms = model.free_RVs, model.rvs_to_transforms
+    small = [rv for rv in free if transforms[rv] and _n_elements(model, [rv]) <= SMALL]
+    return _small_ancestors(model, small)
 
 
 def _small_ancestors(model: pm.Model, some: Sequence[Variable]) -> frozenset[Variable]:

@@ -34,11 +34,13 @@ N_TAIL, TAIL_SEED, N_LARGEST = 10_000, 1, 20
 MAX_CARRIED = 1e-3
 """Largest share of the evidence that draws may carry which count as none."""
 
-N_CHECK = 1000
-"""Draws of the prior that the model is checked at."""
+N_CHECK, DEAREST = 1000, 1_500_000
+"""Draws of the prior that the model is checked at, and the elements of a value above which there
+are fewer, down to `FEW`: those of a Gaussian process of 1,000 values took minutes."""
 
 DEAR_TO_CHECK = 300_000
-"""Elements of a value from which on the law of the prior is checked without the likelihood."""
+"""Elements of a value from which on the law of the prior is checked without the likelihood, where
+that takes most of them."""
 
 MAX_ZERO_SHARE = 0.999
 """Largest share of the draws that may have zero likelihood."""
@@ -303,6 +305,8 @@ def _without_likelihood(prior: Prior, batch: Batch) -> tuple[Prior, Batch]:
     if prior.path.work <= DEAR_TO_CHECK:
         return prior, batch
     path = prior_alone(prior.path)
+    if path.work > prior.path.work / 2:
+        return prior, batch
     draws, values, grads = _evaluate(path, batch.draws, NEVER)
     return replace(prior, path=path), Batch(draws, values[:, 0], grads[:, 0])
 
@@ -338,7 +342,8 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
             f"{', '.join(map(repr, names))} has a zero-sum transform, and a distribution whose "
             "draws do not sum to zero: draws and density disagree. Use pm.ZeroSumNormal."
         )
-    draws = prior.draw(N_CHECK, prior.spawn(np.random.default_rng(0)))
+    number = max(FEW, N_CHECK * DEAREST // max(DEAREST, path.work))
+    draws = prior.draw(number, prior.spawn(np.random.default_rng(0)))
     kept = kept_draws(path, draws)
     draws = draws[kept]
     n_wanted = len(draws)

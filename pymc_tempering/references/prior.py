@@ -355,3 +355,10 @@ def evaluate_draws(
         no_grads = np.empty((len(draws[part]), 0, path.dim))
         evaluate_rows(path.density, draws[part], values[part], no_grads, mixture, cores)
     return values[:, 0], values[:, 1]
+
+
+def evaluate_terms(path: Path, xs: np.ndarray, cores: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Evaluate log prior and log likelihood, (n, 2), and gradients, (n, 2, d), at states (n, d)."""
+    values, grads = np.empty((len(xs), 2)), np.zeros((len(xs), 2, path.dim))
+    evaluate_rows(path.density, np.ascontiguousarray(xs), values, grads, NO_MIXTURE, cores)
+    return values, grads

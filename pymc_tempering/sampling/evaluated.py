@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_tempering.chain.particles import Particles
-from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE, NO_MIXTURE
+from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.path import Path
-from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.prior import Prior, evaluate_draws
+from pymc_tempering.references.prior import Prior, evaluate_draws, evaluate_terms
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.effort import is_wide
 
@@ -126,15 +125,9 @@ def terms_of(job: Job) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
 
     def terms(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         job.tally.work["fit"] += len(xs)
-        return _terms_at(path, xs, job.value_cores)
+        return evaluate_terms(path, xs, job.value_cores)
 
     return terms
-
-
-def _terms_at(path: Path, xs: np.ndarray, cores: int) -> tuple[np.ndarray, np.ndarray]:
-    values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
-    evaluate_rows(path.density, np.ascontiguousarray(xs), values, grads, NO_MIXTURE, cores)
-    return values, grads
 
 
 def slopes_at(
@@ -149,7 +142,7 @@ def slopes_at(
     slopes : array, shape (n, d)
         Gradient of their sum, in units of `scale`; 0 where not finite.
     """
-    values, grads = _terms_at(path, xs, cores)
+    values, grads = evaluate_terms(path, xs, cores)
     slopes = (grads[:, 0] + grads[:, 1]) * scale
     bad = ~(np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1))
     values[bad], slopes[bad] = -np.inf, 0.0

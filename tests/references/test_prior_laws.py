@@ -1,5 +1,7 @@
 """Draws that have another law than their density are refused, by name; others never are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -10,8 +12,9 @@ from pytensor.graph.op import Op
 import pymc_tempering as pmt
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.path import compile_path
+from pymc_tempering.references import compile as compiling
 from pymc_tempering.references import prior_laws
-from pymc_tempering.references.compile import N_CHECK, check_reference
+from pymc_tempering.references.compile import DEAREST, N_CHECK, check_reference
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
 from pymc_tempering.references.prior_laws import missed_constant
 
@@ -104,6 +107,23 @@ def test_the_law_of_a_prior_is_checked_without_a_dear_likelihood(name, monkeypat
         with pytest.raises(pmt.exceptions.PriorDrawsError, match=r"draws of x.* law"):
             check_reference(prior)
     assert Counted.calls == N_CHECK
+
+
+def test_a_prior_that_is_dear_itself_is_checked_at_fewer_draws_and_once(monkeypatch):
+    evaluate, sizes = compiling.evaluate_rows, []
+    monkeypatch.setattr(
+        compiling, "evaluate_rows", lambda *args: sizes.append(len(args[1])) or evaluate(*args)
+    )
+    monkeypatch.setattr(Counted, "work", 3 * DEAREST, raising=False)
+    with pm.Model() as model:
+        pm.CustomDist("x", logp=lambda x: Counted()(x) - 0.5 * np.log(2 * np.pi), random=standard)
+        pm.Normal("y", 0.0, 1.0, observed=0.0)
+    prior = compile_prior(compile_path(model, gradient=[]))
+    assert check_reference(prior) is prior
+    assert sizes == [N_CHECK // 3]
+    monkeypatch.setattr(compiling, "prior_alone", lambda path: replace(path, work=1))  # planted
+    check_reference(prior)
+    assert len(sizes) == 3
 
 
 @pytest.mark.parametrize("factor", [0.4, 2.0, 1e-30])

@@ -32,7 +32,7 @@ from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Fitted, Reference
 from pymc_tempering.references.warp_fit import find_followers
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.effort import Effort, effort_of, is_wide
+from pymc_tempering.sampling.effort import effort_of, is_wide
 from pymc_tempering.sampling.evaluated import (
     Evaluated,
     can_climb,
@@ -97,9 +97,9 @@ N_PASSES, MORE_PASSES = 3, 3
 """Passes of every search, and how many more there are where these differ."""
 
 MAX_SPREAD, MODE_SHARE = 2.0, 0.1
-"""Passes differ if one has no particle in a mode that holds this share of all, or if their log Z do
-by more than so many nats, more with fewer particles than where values are cheap. In many dimensions
-log Z is off by more than that without any modes: by 10 nats in 560, by hundreds in 1,800."""
+"""Passes differ if one has no particle in a mode that holds the second share of all, or if their
+log Z do by more than the first (nats). With the few particles of dear values, or in many dimensions
+it is off by more than that without any modes: by 3 nats, by hundreds in 1,800 dimensions."""
 
 STAGE_COST = 20.0
 """Gradients for each particle after which a stage of a pass does not go on to tune its step
@@ -174,8 +174,8 @@ def more_passes(job: Job, passes: Passes, mode: np.ndarray) -> Passes:
     """
     here = np.array([passes.shares(mode == j) for j in range(mode.max() + 1)])
     lacking = (here.mean(axis=1) >= MODE_SHARE) & (here.min(axis=1) == 0.0)
-    widest = MAX_SPREAD * np.sqrt(Effort.particles / len(passes.best.particles))
-    differ = lacking.any() or (np.ptp(passes.log_z) > widest and not is_wide(job.prior.path))
+    rough = job.prior.path.dear or is_wide(job.prior.path)
+    differ = lacking.any() or (np.ptp(passes.log_z) > MAX_SPREAD and not rough)
     if job.deadline.late or not differ:
         return passes
     job.report(f"Annealed passes differ: {MORE_PASSES} more of them")

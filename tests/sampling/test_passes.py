@@ -11,6 +11,7 @@ import pymc_tempering as pmt
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.exceptions import TimeLimitError
+from pymc_tempering.model.path import Path
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as passing
 from pymc_tempering.sampling.fit_reference import (
@@ -183,9 +184,13 @@ def test_there_are_more_passes_only_where_they_differ():
     assert np.unique(more.log_z[3:]).size == MORE_PASSES
 
 
-def test_in_many_dimensions_log_z_of_passes_tells_no_modes_apart(monkeypatch):
-    monkeypatch.setattr(passing, "is_wide", lambda path: True)
-    assert numbers_of_passes() == [3, 3, 3, *NUMBERS[3:]]
+def test_log_z_of_passes_tells_no_modes_apart_in_many_dimensions_or_of_few_particles(monkeypatch):
+    rough = [3, 3, 3, *NUMBERS[3:]]
+    with monkeypatch.context() as patch:
+        patch.setattr(passing, "is_wide", lambda path: True)
+        assert numbers_of_passes() == rough
+    monkeypatch.setattr(Path, "dear", True)
+    assert numbers_of_passes() == rough
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,11 @@ from pymc_tempering.references.compile import check_reference
 from pymc_tempering.references.prior import compile_prior
 from pymc_tempering.summed.sum_out import copy_of, remove, without_sums
 
+WORTH_WORK = 1_500_000
+"""Elements that a law of a field may take for chains. Above, the usual way is faster: 69 in place
+of 106 CPU s for a lattice of 961 places, 36 to 89 in place of 97 to 196 for crossed effects of 200
+that are not centered. Those of dense fields are mostly products of matrices, and take less each."""
+
 N_PROPOSALS = 2
 """Proposals for the others, each of which takes a new map, in a transition."""
 
@@ -55,7 +60,7 @@ def sampled_model(
     if choice is not None or tempered is not None or reference == "prior":
         return model
     field = find_field(model, report)
-    if field is None:
+    if field is None or (field.work > WORTH_WORK and not (field.dense or field.is_staged)):
         return model
     report("Checking the model at draws from the prior")
     check_reference(compile_prior(field.path), deadline_in(check_for))

@@ -12,7 +12,7 @@ from scipy.stats import halfnorm, multivariate_normal, norm
 
 import pymc_tempering as pmt
 from pymc_tempering.exceptions import PriorDrawsError
-from pymc_tempering.fields import find
+from pymc_tempering.fields import find, whiten
 from pymc_tempering.fields.arrow import Root
 from pymc_tempering.fields.conditional import PER_LAW, Field
 from pymc_tempering.fields.find import find_field
@@ -401,3 +401,12 @@ def test_a_curvature_that_is_none_at_the_initial_point_is_seen(monkeypatch):
     once = find._field_of
     monkeypatch.setattr(find, "_field_of", lambda path, others, known=None: once(path, others))
     assert find_field(build(quiet_returns)) is None  # climbs do not come to one mode then
+
+
+def test_a_sparse_field_whose_law_is_dear_serves_bridges_and_not_chains(monkeypatch):
+    model, field = build(counts), find_field(build(counts))
+    monkeypatch.setattr(whiten, "WORTH_WORK", field.work - 1)
+    assert sampled_model(model) is model
+    assert find_field(model) is not None
+    monkeypatch.setattr(whiten, "WORTH_WORK", field.work)
+    assert sampled_model(model) is not model

@@ -17,7 +17,7 @@ from pymc_tempering.core.weighting import khat_limit, kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.check import improper_priors
-from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
+from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time, with_data_apart
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_priors import log_orderings_of
 from pymc_tempering.variational.fit_step import sees_minibatch
@@ -204,7 +204,7 @@ def compile_target(approx: Approximation) -> UntemperedModel:
     point = {name: np.zeros(shape) for name, _, shape, _ in ordering.values()}
     outputs, x = join_nonshared_inputs(point, [model.logp()], [values[name] for name in ordering])
     with model:  # so that PyMC honors model.check_bounds
-        log_joint = one_thread_at_a_time(compile_exactly([x], outputs[0]))
+        log_joint = one_thread_at_a_time(compile_exactly([x], with_data_apart(outputs)[0]))
     log_orderings, reason = 0.0, ""
     if improper := improper_priors(model.free_RVs):
         reason = f"the prior of {', '.join(improper)} is improper"

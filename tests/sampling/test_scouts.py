@@ -206,13 +206,13 @@ def test_starts_without_a_density_are_dropped_and_no_scout_crosses_the_wall():
 
 
 def test_the_evaluations_are_counted(monkeypatch):
-    rows, original = [], evaluated.evaluate_rows
+    rows, original = [], evaluated.evaluate_terms
 
-    def spy(density, xs, *rest):
+    def spy(path, xs, *rest):
         rows.append(len(xs))
-        original(density, xs, *rest)
+        return original(path, xs, *rest)
 
-    monkeypatch.setattr(evaluated, "evaluate_rows", spy)
+    monkeypatch.setattr(evaluated, "evaluate_terms", spy)
     made, of = needle()
     starts = np.vstack([draws(of, 300, 5), np.full((2, 2), np.nan)])
     found = ascend(of.path, starts, np.ones(2), region(near(made.mode_centers[0], 3.5)))

@@ -22,10 +22,9 @@ from pymc_tempering.sampling.effort import Effort
 HARD = ("2d_100", "3d_30", "5d_5", "5d_5_axis", "4d_16_box", "8d_4_box")
 """Rows of which a search with few evaluations misses some."""
 
-NUMBERS = (
-    (256, 10_000), (64, 10_000), (32, 10_000), (64, 6_000), (32, 6_000), (32, 2_000),
-)  # fmt: skip
-"""Particles, and evaluations of scouts."""
+NUMBERS = (256, 10_000), (32, 10_000), (32, 6_000), (32, 2_000)
+"""Particles, and evaluations of scouts: at least so many by default, and no more where the default
+has fewer."""
 
 FOUND = 0.25
 """Share of the needle's own share that its draws have in a run that has found it."""
@@ -33,7 +32,7 @@ FOUND = 0.25
 
 def found_in(name: str, seed: int, particles: int, scouting: int) -> bool:
     """Whether a run with such numbers finds the narrow mode."""
-    full = Effort()
+    full, fewer = Effort(), scouting < Effort().scouting
     dear = replace(
         full, particles=particles, trial_particles=(32, 64), proposed=250, draws=250,
         scouting=scouting, looks=50,
@@ -43,7 +42,7 @@ def found_in(name: str, seed: int, particles: int, scouting: int) -> bool:
             stack.enter_context(patch.object(module, "effort_of", lambda path: dear))
         stack.enter_context(patch.object(Path, "dear", True))
         stack.enter_context(patch.object(suspects, "SCOUT_WORK", 1))
-        stack.enter_context(patch.object(suspects, "SCOUTED_WORK", 0))
+        stack.enter_context(patch.object(suspects, "SCOUTED_WORK", 0 if fewer else np.inf))
         return tempering(name, seed).share > FOUND * ROWS[name].share
 
 

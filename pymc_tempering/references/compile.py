@@ -216,13 +216,14 @@ def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray, whole: b
     """Warn if the gradient is NaN where the density is a number."""
     known = np.isfinite(values).all(axis=1)
     lost = np.isnan(grads[known]).any(axis=1)
-    if known.any() and _exceeds(lost.any(axis=1), MAX_NAN_SHARE, whole):
-        share = lost.any(axis=1).mean()
+    bad = lost.any(axis=1)
+    if known.any() and _exceeds(bad, MAX_NAN_SHARE, whole):
+        worst = path.layout.label(int(lost.sum(axis=0).argmax()))
         warn_user(
-            f"The gradient of the log density is not a number at {share:.1%} of the prior draws "
-            f"where the density is one (worst: {path.layout.label(int(lost.sum(axis=0).argmax()))})"
-            ": trajectories from there are rejected, and warm-up may not get away. Write the "
-            'density so that it does not overflow, or use kernel="slice".'
+            f"The gradient of the log density is not a number at {bad.mean():.1%} of the prior "
+            f"draws where the density is one (worst: {worst}): trajectories from there are "
+            "rejected, and warm-up may not get away. Write the density so that it does not "
+            'overflow, or use kernel="slice".'
         )
 
 

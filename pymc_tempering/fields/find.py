@@ -166,8 +166,7 @@ def _bending(model: pm.Model, field: Field, others: Collection[Variable]) -> Var
     where no change matters.
     """
     worst, found = MOST_BEND, None
-    pairs = zip(model.free_RVs, model_layout(model).slices, strict=True)
-    for rv, part in pairs:
+    for rv, part in zip(model.free_RVs, model_layout(model).slices, strict=True):
         if rv in others or part.stop - part.start > SMALL:
             continue
         for index in range(part.start, part.stop):

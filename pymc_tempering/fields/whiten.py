@@ -99,8 +99,7 @@ class WhiteDensity(Op):
 def with_white_field(model: pm.Model, field: Field) -> pm.Model:
     """Write the model in which the field is white."""
     copy = copy_of(model)
-    slices = field.path.layout.slices
-    pairs = zip(model.free_RVs, slices, strict=True)
+    pairs = zip(model.free_RVs, field.path.layout.slices, strict=True)
     kept = {rv.name for rv, part in pairs if part.start not in field.inside}
     gone = [rv for rv in copy.basic_RVs if rv.name not in kept]
     name = ", ".join(rv.name for rv in copy.free_RVs if rv.name not in kept)
@@ -146,10 +145,8 @@ class Unwhitened:
 
     def _states(self, xs: np.ndarray) -> np.ndarray:
         """States of the model with the field as it was, shape (n, d)."""
-        m, states = self.field.others.size, np.empty_like(xs)
-        for x, state in zip(xs, states, strict=True):
-            state[:] = self.field.inverse(x[:m], x[m:])
-        return states
+        m = self.field.others.size
+        return np.reshape([self.field.inverse(x[:m], x[m:]) for x in xs], xs.shape)
 
     def log_volume(self, xs: np.ndarray) -> np.ndarray:
         """Log density of the whole model less that of the one with a white field, shape (n,)."""

@@ -36,7 +36,7 @@ from pymc_tempering.references.compiled_mixture import MIXER, evaluate_rows
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.straight import straight_density, straight_warp
 from pymc_tempering.references.warp import FunnelWarp
-from pymc_tempering.references.warp_fit import PriorDraws
+from pymc_tempering.references.warp_fit import KINDS, PriorDraws
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
@@ -105,8 +105,12 @@ class Prior:
 
     @cached_property
     def straight(self) -> "Prior":
-        """The same with effects divided by their scales; itself where there are none."""
-        path, effects = self.path, self.screened.effects
+        """The same with effects divided by their scales; itself where there are none.
+
+        Those whose shape changes with what they depend on, such as logits of a beta, stay.
+        """
+        path = self.path
+        effects = [each for each in self.screened.effects if (each.gamma, each.bounded) in KINDS]
         if not effects or path.density.data.evaluator is not None:
             return self
         warp = straight_warp(effects)

@@ -73,9 +73,9 @@ class Effort:
     mcse: float = DEFAULT_MCSE
 
 
-def is_wide(path: Path) -> bool:
-    """Whether a model has many dimensions beside those that are white."""
-    return path.dim - path.n_white > WIDE_DIM
+def is_wide(path: Path, dim: int = WIDE_DIM) -> bool:
+    """Whether a model has more dimensions than that beside those that are white."""
+    return path.dim - path.n_white > dim
 
 
 def effort_of(path: Path) -> Effort:

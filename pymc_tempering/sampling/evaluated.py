@@ -13,6 +13,10 @@ from pymc_tempering.references.prior import Prior, evaluate_draws, evaluate_term
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.effort import is_wide
 
+STRAIGHT_DIM = 100
+"""Dimensions above which passes and looks divide effects by their scales. Item responses of 144
+take a third of the evaluations so, and 150 groups with answers of yes and no a quarter."""
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
@@ -86,7 +90,7 @@ def way_of(job: Job) -> Prior:
 
     Workers have those of the model: compiled code is not sent.
     """
-    straight = is_wide(job.prior.path) and can_climb(job) and job.crew is None
+    straight = is_wide(job.prior.path, STRAIGHT_DIM) and can_climb(job) and job.crew is None
     return job.prior.straight if straight else job.prior
 
 

@@ -8,6 +8,8 @@ from scipy.stats import multivariate_normal
 from pymc_tempering.kernels.contract import on_all
 from pymc_tempering.kernels.hmc import HMC
 from pymc_tempering.references.compile import compile_model
+from pymc_tempering.sampling import evaluated
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
 
 N_GROUPS = 8
@@ -91,3 +93,24 @@ def test_without_effects_it_is_itself():
         pm.Normal("y", pm.Normal("x", shape=3), 1, observed=np.zeros(3))
     prior = compile_model(model)
     assert prior.straight is prior
+
+
+def test_effects_whose_shape_changes_with_their_scale_stay():
+    """Passes of logits of a beta had three times the evaluations when these were divided by it."""
+    with hierarchy() as model:
+        size = pm.Pareto("size", alpha=1.5, m=1)
+        rate = pm.Beta("rate", 0.2 * size, 0.8 * size, shape=N_GROUPS)
+        pm.Binomial("hits", 20, rate, observed=np.arange(N_GROUPS))
+    prior = compile_model(model)
+    assert len(prior.screened.effects) > N_GROUPS
+    normal = prior.path.layout.slices[[rv.name for rv in model.free_RVs].index("effect")]
+    assert set(prior.straight.warp.index) == set(range(normal.start, normal.stop))
+
+
+@pytest.mark.parametrize(("dim", "is_straight"), [(9, True), (10, False)])
+def test_passes_divide_effects_by_their_scales_above_some_dimensions(
+    prior, monkeypatch, dim, is_straight
+):
+    monkeypatch.setattr(evaluated, "STRAIGHT_DIM", dim)
+    job = Job(prior, on_all(HMC(), prior.path.dim), Options(), np.random.default_rng(1))
+    assert evaluated.way_of(job) is (prior.straight if is_straight else prior)

@@ -219,11 +219,10 @@ def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
 def limit_between(op: Op, rv: Variable) -> Variable:
     """Return the limit of the base, unless no tail is left between the bounds."""
     base = rv.owner.inputs[0] if isinstance(op, CensoredRV) else base_of(rv)
-    if is_of_counts(rv):
-        return pt.constant(np.inf)
-    low, high = intersect(support_of(base.owner.op, base), *rv.owner.inputs[-2:])
-    if is_unbounded(low) or is_unbounded(high):
-        return largest_temperature(base.owner.op, base)
+    if not is_of_counts(rv):
+        low, high = intersect(support_of(base.owner.op, base), *rv.owner.inputs[-2:])
+        if is_unbounded(low) or is_unbounded(high):
+            return largest_temperature(base.owner.op, base)
     return pt.constant(np.inf)
 
 

@@ -106,14 +106,12 @@ class Root:
         """
         if arrow.n_band:
             band, failed = dpbtrf(band, lower=1)
-            if failed:
-                raise np.linalg.LinAlgError("The band is not positive.")
-            if len(corner):
+            if len(corner) and not failed:
                 solved, failed = dtbtrs(band, cross.T, uplo="L")
-                if failed:
-                    raise np.linalg.LinAlgError("The band is not positive.")
                 cross = solved.T
                 corner = corner - cross @ cross.T
+            if failed:
+                raise np.linalg.LinAlgError("The band is not positive.")
         if len(corner):
             corner = cholesky(corner, lower=True, check_finite=False)
         return cls(arrow, band, cross, corner)

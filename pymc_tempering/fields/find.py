@@ -142,8 +142,8 @@ def _first_others(model: pm.Model) -> frozenset[Variable]:
 
     These are small ones that are not real by themselves, such as scales and correlations.
     """
-    free, transforms = model.free_RVs, model.rvs_to_transforms
-    small = [rv for rv in free if transforms[rv] and _n_elements(model, [rv]) <= SMALL]
+    made = model.rvs_to_transforms
+    small = [rv for rv in model.free_RVs if made[rv] and _n_elements(model, [rv]) <= SMALL]
     return _small_ancestors(model, small)
 
 
@@ -154,8 +154,7 @@ def _small_ancestors(model: pm.Model, some: Sequence[Variable]) -> frozenset[Var
 
 def _n_elements(model: pm.Model, some: Collection[Variable]) -> int:
     """Count the unconstrained elements of free variables."""
-    slices = model_layout(model).slices
-    pairs = zip(model.free_RVs, slices, strict=True)
+    pairs = zip(model.free_RVs, model_layout(model).slices, strict=True)
     return sum(part.stop - part.start for rv, part in pairs if rv in some)
 
 

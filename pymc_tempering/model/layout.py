@@ -77,8 +77,8 @@ class Layout:
         """Name of a raveled element, as in `theta_log__[3]`, for messages."""
         for name, part, shape in zip(self.names, self.slices, self.shapes, strict=True):
             if part.start <= index < part.stop:
-                where = np.unravel_index(index - part.start, shape) if shape else ()
-                return name + (f"[{', '.join(str(int(i)) for i in where)}]" if shape else "")
+                where = np.unravel_index(index - part.start, shape)
+                return f"{name}{[int(i) for i in where]}" if shape else name
         raise IndexError(index)
 
 

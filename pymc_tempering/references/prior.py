@@ -34,9 +34,9 @@ from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.references.compiled_mixture import MIXER, evaluate_rows
 from pymc_tempering.references.mixture import Mixture, nearest_component
-from pymc_tempering.references.straight import straight_density, straight_warp
+from pymc_tempering.references.straight import multiples, straight_density, straight_warp
 from pymc_tempering.references.warp import FunnelWarp
-from pymc_tempering.references.warp_fit import KINDS, PriorDraws
+from pymc_tempering.references.warp_fit import PriorDraws
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
@@ -107,15 +107,15 @@ class Prior:
     def straight(self) -> "Prior":
         """The same with effects divided by their scales; itself where there are none.
 
-        Those whose shape changes with what they depend on, such as logits of a beta, stay.
+        Variables whose shape changes with what they depend on, such as logits of a beta, stay.
         """
         path = self.path
-        effects = [each for each in self.screened.effects if (each.gamma, each.bounded) in KINDS]
+        effects = multiples(self.screened.effects, path.layout.slices)
         if not effects or path.density.data.evaluator is not None:
             return self
         warp = straight_warp(effects)
-        density = straight_density(path.density, warp)
-        return replace(self, path=replace(path, density=density), warp=warp)
+        straight = replace(path, density=straight_density(path.density, warp))
+        return replace(self, path=straight, warp=warp)
 
     @cached_property
     def sample(self) -> np.ndarray:

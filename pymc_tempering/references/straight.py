@@ -5,6 +5,7 @@ effects hang on them. Each effect is divided by its scale here, as in a model th
 without centering. It is the same path, in other coordinates of the same state.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numba
@@ -31,10 +32,20 @@ from pymc_tempering.references.warp import (
     FunnelWarp,
     scale_at,
 )
-from pymc_tempering.references.warp_fit import Effect, to_warp
+from pymc_tempering.references.warp_fit import KINDS, Effect, to_warp
 
 FACTOR = P0
 """Column of a packed warp that has exp(delta) here."""
+
+
+def multiples(effects: list[Effect], variables: Sequence[slice]) -> list[Effect]:
+    """Return the effects of variables all of whose effects are multiples of their scales."""
+    kept = []
+    for part in variables:
+        own = [each for each in effects if part.start <= each.index < part.stop]
+        if all((each.gamma, each.bounded) in KINDS for each in own):
+            kept += own
+    return kept
 
 
 def straight_warp(effects: list[Effect]) -> FunnelWarp:

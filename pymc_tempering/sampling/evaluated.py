@@ -14,8 +14,8 @@ from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.effort import is_wide
 
 STRAIGHT_DIM = 100
-"""Dimensions above which passes and looks divide effects by their scales. Item responses of 144
-take a third of the evaluations so, and 150 groups with answers of yes and no a quarter."""
+"""Dimensions above which passes and looks divide effects by their scales: 150 groups with answers
+of yes and no take a quarter of the evaluations so."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +80,9 @@ def join(parts: Sequence[Evaluated]) -> Evaluated:
 
 def can_climb(job: Job) -> bool:
     """Whether the density has gradients in all variables."""
-    path = job.prior.path
-    moved = sum(block.size for each, block in job.kernel.pairs if each.uses_gradient)
-    return path.has_gradient and moved == path.dim
+    return job.prior.path.has_gradient and all(
+        each.uses_gradient for each, block in job.kernel.pairs if block.size
+    )
 
 
 def way_of(job: Job) -> Prior:
@@ -90,15 +90,15 @@ def way_of(job: Job) -> Prior:
 
     Workers have those of the model: compiled code is not sent.
     """
-    straight = is_wide(job.prior.path, STRAIGHT_DIM) and can_climb(job) and job.crew is None
-    return job.prior.straight if straight else job.prior
+    prior = job.prior
+    straight = is_wide(prior.path, STRAIGHT_DIM) and can_climb(job) and job.crew is None
+    return prior.straight if straight else prior
 
 
 def states_of(job: Job, way: Prior, particles: Particles) -> Evaluated:
     """States of particles in the coordinates of a path, with the terms of the target at each."""
-    values = particles.values
     if way.warp is None:
-        return Evaluated(particles.xs, values[:, LOG_REFERENCE], values[:, LOG_RATIO])
+        return Evaluated(particles.xs, *particles.values[:, [LOG_REFERENCE, LOG_RATIO]].T)
     return evaluate_states(job.prior, way.outer(particles.xs), job.value_cores)
 
 

@@ -32,7 +32,7 @@ FOUND = 0.25
 
 def found_in(name: str, seed: int, particles: int, scouting: int) -> bool:
     """Whether a run with such numbers finds the narrow mode."""
-    full, fewer = Effort(), scouting < Effort().scouting
+    full = Effort()
     dear = replace(
         full, particles=particles, trial_particles=(32, 64), proposed=250, draws=250,
         scouting=scouting, looks=50,
@@ -42,7 +42,8 @@ def found_in(name: str, seed: int, particles: int, scouting: int) -> bool:
             stack.enter_context(patch.object(module, "effort_of", lambda path: dear))
         stack.enter_context(patch.object(Path, "dear", True))
         stack.enter_context(patch.object(suspects, "SCOUT_WORK", 1))
-        stack.enter_context(patch.object(suspects, "SCOUTED_WORK", 0 if fewer else np.inf))
+        exactly = 0 if scouting < full.scouting else np.inf
+        stack.enter_context(patch.object(suspects, "SCOUTED_WORK", exactly))
         return tempering(name, seed).share > FOUND * ROWS[name].share
 
 

@@ -284,7 +284,8 @@ class Evidence(Shown):
         elif not np.isnan(self.ess):
             rows["effective draws"] = f"{self.ess:.1f}"
         if self.per_chain.size:
-            texts = list(map(plus_minus, self.per_chain, self.per_chain_mcse))
+            pairs = zip(self.per_chain, self.per_chain_mcse, strict=True)
+            texts = [plus_minus(v, error) for v, error in pairs]
             rows["per chain"] = in_few_words(texts, self.per_chain)
         if not np.isnan(self.halves).all():
             rows["first, second half"] = ", ".join(f"{v:.3f}" for v in self.halves)

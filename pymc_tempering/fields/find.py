@@ -142,8 +142,8 @@ def _first_others(model: pm.Model) -> frozenset[Variable]:
 
     These are small ones that are not real by themselves, such as scales and correlations.
     """
-    made = model.rvs_to_transforms
-    small = [rv for rv in model.free_RVs if made[rv] and _n_elements(model, [rv]) <= SMALL]
+    free, transforms = model.free_RVs, model.rvs_to_transforms
+    small = [rv for rv in free if transforms[rv] and _n_elements(model, [rv]) <= SMALL]
     return _small_ancestors(model, small)
 
 

@@ -307,8 +307,8 @@ class Compound:
 
     def lend(self, covs: Covariances, other: "Compound") -> Covariances:
         """Covariances for another compound: those of the blocks that both have."""
-        places = (block.indices.tobytes() for block in self.blocks)
-        known = dict(zip(places, covs, strict=True))
+        pairs = zip(self.blocks, covs, strict=True)
+        known = {block.indices.tobytes(): cov for block, cov in pairs}
         return tuple(known.get(block.indices.tobytes()) for block in other.blocks)
 
     @property

@@ -130,7 +130,7 @@ def plot_evidence(
     forest, numbers = open_panels(names, size, FOREST_VISUALS, options, columns=2, **ratios)
     table["place"] = places = _draw_rows(forest, table)
     _draw_forest(forest, table, believe, exact)
-    pairs = table[["log_z", "mcse"]].to_numpy()
+    pairs = zip(table["log_z"], table["mcse"], strict=True)
     texts = [plus_minus(z, e) if np.isfinite(z) else "–" for z, e in pairs]
     numbers.texts("numbers", 0.0, places, texts, horizontal_align="left")
     numbers.axes(x=(-0.05, 1.0), y=_height(table))

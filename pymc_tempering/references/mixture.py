@@ -361,7 +361,8 @@ class Mixture:
         modes = np.arange(self.stretched) % (first - self.hull)
         widened = np.abs(variances[first:] / variances[modes] - 1.0)
         along = widened.argmax(axis=1)  # the only coordinate of another variance
-        rows = [*map(self.scales.precision_row, modes.tolist(), along.tolist())]
+        pairs = zip(modes.tolist(), along.tolist(), strict=True)
+        rows = [self.scales.precision_row(j, t) for j, t in pairs]
         every, at = np.reshape(rows, (-1, self.means.shape[1])), np.arange(self.stretched)
         return Copies(
             modes, along, every, 1.0 / every[at, along], 1.0 / variances[first:][at, along]

@@ -80,9 +80,9 @@ def join(parts: Sequence[Evaluated]) -> Evaluated:
 
 def can_climb(job: Job) -> bool:
     """Whether the density has gradients in all variables."""
-    return job.prior.path.has_gradient and all(
-        each.uses_gradient for each, block in job.kernel.pairs if block.size
-    )
+    path = job.prior.path
+    moved = sum(block.size for each, block in job.kernel.pairs if each.uses_gradient)
+    return path.has_gradient and moved == path.dim
 
 
 def way_of(job: Job) -> Prior:

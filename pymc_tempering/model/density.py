@@ -224,7 +224,7 @@ def make_draws(graph: OpenGraph, slices: Sequence[slice], n_rngs: int) -> Callab
         Number of generators.
     """
     if graph.function is None:
-        return partial(_draw_in_python, graph.whole, slices)
+        return partial(_draw_in_python, one_thread_at_a_time(graph.whole), slices)
     rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
     packed = Packed.of(rngs, {"draw": graph})
     lines = [

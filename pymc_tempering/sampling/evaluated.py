@@ -14,8 +14,8 @@ from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.effort import is_wide
 
 STRAIGHT_DIM = 100
-"""Dimensions above which passes and looks divide effects by their scales: 150 groups with answers
-of yes and no take a quarter of the evaluations so."""
+"""Dimensions above which passes and looks divide effects by their scales, also where values are
+cheap: 150 groups with answers of yes and no take a quarter of the evaluations so."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,8 @@ def way_of(job: Job) -> Prior:
     Workers have those of the model: compiled code is not sent.
     """
     prior = job.prior
-    straight = is_wide(prior.path, STRAIGHT_DIM) and can_climb(job) and job.crew is None
+    many = prior.path.dear or is_wide(prior.path, STRAIGHT_DIM)
+    straight = many and can_climb(job) and job.crew is None
     return prior.straight if straight else prior
 
 

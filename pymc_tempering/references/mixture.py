@@ -287,6 +287,8 @@ class Mixture:
         Further coordinates behind those of the t's, which are standard normal.
     curved : bool
         Whether the curvature of the target told the warp, and draws hardly anything.
+    labelings : array, shape (G, d, d), optional
+        Linear maps that make of the first 1 / G of the modes all others, in their order.
     """
 
     weights: np.ndarray
@@ -299,6 +301,7 @@ class Mixture:
     warp: FunnelWarp | None = None
     n_white: int = 0
     curved: bool = False
+    labelings: np.ndarray | None = None
 
     @property
     def dim(self) -> int:
@@ -309,6 +312,11 @@ class Mixture:
     def n_components(self) -> int:
         """Number of t components; stretched copies count as one with their modes."""
         return len(self.weights) - self.stretched
+
+    @property
+    def n_labelings(self) -> int:
+        """How many times the same modes are there."""
+        return 1 if self.labelings is None else len(self.labelings)
 
     @cached_property
     def modes(self) -> "Mixture":

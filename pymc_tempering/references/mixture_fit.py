@@ -16,6 +16,12 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from pymc_tempering.core.threads import one_thread
+from pymc_tempering.references.labels import (
+    all_labelings,
+    near_each_other,
+    one_labeling,
+    relabeled,
+)
 from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture, nearest_component
 from pymc_tempering.references.score_covariance import distinct_rows, refine_normals
 from pymc_tempering.references.warp import FunnelWarp, warped_scores
@@ -62,8 +68,8 @@ coordinate, with this weight, for so many scale coordinates at most: the log of 
 exponential tail toward the neck, which is far beyond the draws. Wider copies send chains so far
 into the neck that their step sizes, and their work, suffer from it."""
 
-MIN_WARP_GAIN = 20.0
-"""Fall of half the Bayesian information criterion that a warp must bring (nats)."""
+MIN_GAIN = 20.0
+"""Fall of half the Bayesian information criterion that a warp or labels must bring (nats)."""
 
 FULL_DIM = WIDE_DIM
 """Most dimensions with full scale matrices; above, they are diagonal plus low rank."""
@@ -107,6 +113,7 @@ def fit_mixture(
     prior_draws: PriorDraws | None = None,
     scores: Scores | None = None,
     rough: bool = False,
+    labelings: np.ndarray | None = None,
 ) -> Mixture:
     """Fit a mixture of t's to draws from the posterior.
 
@@ -128,6 +135,9 @@ def fit_mixture(
         is nearly normal needs few draws for its mean and covariance.
     rough : bool, default False
         Whether the draws may lie beside the posterior: no component gets light tails then.
+    labelings : array, shape (G, d, d), optional
+        Linear maps that do not change the posterior, of labels that can be exchanged. The first
+        fit tells whether it has more modes by them.
 
     Returns
     -------
@@ -137,6 +147,43 @@ def fit_mixture(
     draws = draws[near] if near.sum() > MIN_DRAWS else np.clip(draws, -FAR, FAR)
     if len(draws) > MAX_FIT_DRAWS:
         draws = draws[np.sort(rng.choice(len(draws), MAX_FIT_DRAWS, replace=False))]
+    if start is not None and start.labelings is not None:
+        return _fit_labeled(draws, rng, start, start.labelings, scores, rough)
+    again = copy.deepcopy(rng)
+    plain = _fit_or_warp(draws, rng, start, prior_draws, scores, rough)
+    if start is not None or labelings is None:
+        return plain
+    labeled = _fit_labeled(draws, again, None, labelings, scores, rough)
+    return labeled if _criterion(labeled, draws) - _criterion(plain, draws) > MIN_GAIN else plain
+
+
+def _fit_labeled(
+    draws: np.ndarray,
+    rng: np.random.Generator,
+    start: Mixture | None,
+    labelings: np.ndarray,
+    scores: Scores | None,
+    rough: bool,
+) -> Mixture:
+    """Fit to draws of one labeling, and copy the components to all."""
+    if start is None:
+        first = _fit(near_each_other(draws, labelings), rng, None, None, rough)
+        start = all_labelings(first.modes, labelings)
+    draws = relabeled(start, draws)
+    scored = None if scores is None else _scored(draws, scores)
+    made = _fit(draws, rng, one_labeling(start), scored, rough)
+    return all_labelings(made.modes, labelings).with_hull(HULL_SHARE, HULL_DOF)
+
+
+def _fit_or_warp(
+    draws: np.ndarray,
+    rng: np.random.Generator,
+    start: Mixture | None,
+    prior_draws: PriorDraws | None,
+    scores: Scores | None,
+    rough: bool,
+) -> Mixture:
+    """Fit to draws as they are, or in warped coordinates if these are better."""
     scored = None if scores is None else _scored(draws, scores)
     earlier = None if start is None else start.warp
     warp = earlier if prior_draws is None else fit_warp(prior_draws, draws, earlier) or earlier
@@ -148,7 +195,7 @@ def fit_mixture(
     plain = _fit(draws, rng, start, scored, rough)
     warped = _fit_warped(draws, again, start, warp, scored, rough)
     gain = _criterion(warped, draws) - _criterion(plain, draws)
-    return warped if gain > MIN_WARP_GAIN else plain
+    return warped if gain > MIN_GAIN else plain
 
 
 def _scored(draws: np.ndarray, scores: Scores) -> Scored:
@@ -162,7 +209,7 @@ def _scored(draws: np.ndarray, scores: Scores) -> Scored:
 def _criterion(mixture: Mixture, draws: np.ndarray) -> float:
     """Minus half the Bayesian information criterion; a warp counts as two numbers a coordinate."""
     dim, warp = draws.shape[1], mixture.warp
-    numbers = mixture.modes.n_components * (dim + 1) * (dim + 2) / 2
+    numbers = one_labeling(mixture).n_components * (dim + 1) * (dim + 2) / 2
     numbers += 0 if warp is None else 2 * len(warp.index)
     likelihood = logsumexp(mixture.log_t(draws), axis=1).sum()
     return float(likelihood - 0.5 * np.log(len(draws)) * numbers)

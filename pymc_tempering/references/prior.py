@@ -33,10 +33,11 @@ from pymc_tempering.model.path import FEW, Path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.references.compiled_mixture import MIXER, evaluate_rows
+from pymc_tempering.references.labels import find_labelings
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.straight import multiples, straight_density, straight_warp
 from pymc_tempering.references.warp import FunnelWarp
-from pymc_tempering.references.warp_fit import PriorDraws
+from pymc_tempering.references.warp_fit import WIDE_DIM, PriorDraws
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
@@ -126,6 +127,16 @@ class Prior:
     def screened(self) -> PriorDraws:
         """These draws, and the funnels that they show."""
         return PriorDraws(self.sample)
+
+    @cached_property
+    def labelings(self) -> np.ndarray | None:
+        """Linear maps (G, d, d) of a state to all labelings, if labels can be exchanged."""
+        path = self.path
+        if path.dim > WIDE_DIM:
+            return None
+        return find_labelings(
+            path.layout, self.sample, lambda xs: np.column_stack(evaluate_draws(path, xs))
+        )
 
     def residuals(self, xs: np.ndarray) -> np.ndarray:
         """States as they are, because no modes are known."""

@@ -27,6 +27,7 @@ from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.curved_fit import fit_by_curvature
+from pymc_tempering.references.labels import one_labeling, relabeled
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Fitted, Reference
@@ -239,7 +240,7 @@ class ReferenceFit:
     draws : Evaluated
         Posterior draws, in good approximation.
     log_z : float
-        Rough log evidence (nats).
+        Rough log evidence (nats), of one labeling as the draws.
     near : bool
         Whether weighted draws of the reference were enough, so that it is near the posterior.
     trial : Warmup, optional
@@ -265,11 +266,16 @@ class ReferenceFit:
     @cached_property
     def lived_in(self) -> np.ndarray:
         """Whether draws enough have come from a mode of the reference, shape (J,)."""
-        modes = self.components.modes
-        nearest = nearest_component(modes, np.unique(self.draws.xs, axis=0))
-        n_draws = np.bincount(nearest, minlength=modes.n_components)
+        modes, first = self.components.modes, one_labeling(self.components)
+        nearest = nearest_component(first, np.unique(self.draws.xs, axis=0))
+        n_draws = np.bincount(nearest, minlength=first.n_components)
         needed = HOME_DRAWS * (modes.means.shape[1] + 1)
-        return np.asarray(n_draws >= min(needed, n_draws.max()))
+        own = n_draws >= min(needed, n_draws.max())
+        return np.tile(own, modes.n_labelings)
+
+    def relabeled(self, states: Evaluated) -> Evaluated:
+        """States with the labels that the draws have, where these can be exchanged."""
+        return replace(states, xs=relabeled(self.components, states.xs))
 
     def suspects(self, states: Evaluated) -> np.ndarray:
         """Whether log_ratio of states is far above that of all draws, shape (n,)."""
@@ -336,7 +342,9 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
         components = fit_to(job, xs, components)
         if near or (len(parts) > 1 and draws.n >= draws_needed(components)):
             break
-    return ReferenceFit(Fitted(job.prior, components), draws, log_z, True)
+    log_z -= np.log(components.n_labelings)
+    made = ReferenceFit(Fitted(job.prior, components), draws, log_z, True)
+    return replace(made, draws=made.relabeled(draws))
 
 
 def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None, float, bool]:
@@ -391,7 +399,9 @@ def fit_to(
             return curved
     late = job.deadline.late and job.prior.path.dim > WARP_DIM
     screened = None if late else job.prior.screened
-    return fit_mixture(draws, job.rng, start, screened, target_scores(job), rough)
+    return fit_mixture(
+        draws, job.rng, start, screened, target_scores(job), rough, job.prior.labelings
+    )
 
 
 def _by_curvature(
@@ -430,7 +440,8 @@ def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray
         The particles that it is fitted to.
     """
     first = fit_to(job, passes.particles, rough=True)
-    more = more_passes(job, passes, nearest_component(first.modes, passes.particles))
+    alike = relabeled(first, passes.particles)
+    more = more_passes(job, passes, nearest_component(one_labeling(first), alike))
     if more is not passes:
         passes = more
         first = fit_to(job, passes.particles, rough=True)
@@ -461,7 +472,8 @@ def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
 
 def first_fit(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Take a fit as it is, with draws (n, d) from about the posterior."""
-    draws = evaluate_states(job.prior, np.unique(seen, axis=0), job.value_cores)
+    seen = relabeled(components, np.unique(seen, axis=0))
+    draws = evaluate_states(job.prior, seen, job.value_cores)
     job.tally.work["fit"] += draws.n
     return ReferenceFit(Fitted(job.prior, components), draws, -np.inf, False)
 
@@ -480,7 +492,7 @@ def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
         runs = trial_run(job, warmup.plan)
         job.tally.work["fit"] += steps_of(runs)
         drawn = posterior_sample(warmup.plan, runs, MAX_FIT_DRAWS, job.rng)
-        log_z = rts(cycles_of(warmup.plan, runs)).log_z
+        log_z = rts(cycles_of(warmup.plan, runs)).log_z - float(np.log(components.n_labelings))
         if last or job.deadline.late:
             break
         enough = len(drawn) >= draws_needed(components)

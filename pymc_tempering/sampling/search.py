@@ -25,6 +25,7 @@ from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.evidence.reference_check import ARRIVAL_QUANTILE, ISLAND, MIN_ARRIVALS
 from pymc_tempering.exceptions import StuckChainError
+from pymc_tempering.references.labels import all_labelings, one_labeling
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Fitted, Prior
 from pymc_tempering.sampling.call import Job
@@ -383,12 +384,13 @@ def _follow_up(
         As in `SearchRound`.
     """
     job, fit = at.job, at.fit
+    states = fit.relabeled(states)
     strange = strangers(job, states, fit, at.passes, at.let_go, n_looks)
     suspects = states.at(strange)
     if can_climb(job):
         scale = spread_of(job.prior.sample)
         if scouting:
-            scouts = send_scouts(job, fit, scale)
+            scouts = fit.relabeled(send_scouts(job, fit, scale))
             suspects = join([suspects, scouts.at(fit.suspects(scouts))])
         least, most = least_mass(fit.log_z), scouting_of(job)
         peaks, complete = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
@@ -488,12 +490,13 @@ def refit(job: Job, fit: ReferenceFit, peaks: Sequence[Peak]) -> tuple[Reference
     let_go : list of Peak
         Those of which the new fit has hardly a draw.
     """
-    components, n = fit.components.modes, PEAK_DRAWS * (job.prior.path.dim + 1)
+    components, n = one_labeling(fit.components), PEAK_DRAWS * (job.prior.path.dim + 1)
     masses = np.array([peak.log_mass for peak in peaks])
     total = np.logaddexp(np.logaddexp.reduce(masses), fit.log_z)
     for peak, mass in zip(peaks, masses, strict=True):
         share = float(np.clip(np.exp(mass - total), *PEAK_SHARE))
         components = components.with_cluster(peak.draw(n, job.rng), share)
+    components = all_labelings(components, fit.components.labelings)
     new = fit_reference(job, components, fit.draws.xs)
     if new.near:
         worse = _is_worse(job, new, components)

@@ -25,6 +25,7 @@ from pymc_tempering.core.deadline import NEVER, Deadline, time_left
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.model.path import Path
+from pymc_tempering.references.labels import relabeled
 from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.effort import SCOUTED_WORK, effort_of
@@ -424,7 +425,8 @@ def unknown_peaks(peaks: list[Peak], fit: ReferenceFit, rng: np.random.Generator
     if not peaks:
         return []
     tops = evaluate_states(fit.reference.prior, np.array([peak.mean for peak in peaks]))
-    drawn = seen(peaks, fit.log_z, fit.components.draw(N_DRAWN, rng), 1.0)
+    draws = relabeled(fit.components, fit.components.draw(N_DRAWN, rng))
+    drawn = seen(peaks, fit.log_z, draws, 1.0)
     known = seen(peaks, fit.log_z, fit.draws.xs) & (drawn | ~fit.suspects(tops))
     return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]
 

@@ -165,7 +165,7 @@ def test_effects_that_do_not_fall_are_seen(monkeypatch):
     monkeypatch.setattr(mixture_fit, "fit_warp", planted)
     own, rng = system(3, False, 1), np.random.default_rng(1)
     draws, prior = own.posterior_draws(1500, rng), own.prior_draws(N, rng)
-    monkeypatch.setattr(mixture_fit, "MIN_WARP_GAIN", -np.inf)
+    monkeypatch.setattr(mixture_fit, "MIN_GAIN", -np.inf)
     assert largest_ratios(own, fit_mixture(draws, rng, None, PriorDraws(prior)))[0] > 6
 
 

@@ -83,6 +83,10 @@ ROWS: dict[str, Needle | Placed] = {
     "3d_30": Needle(3, 10.0, 30.0),
     "4d_16_box": Placed((-2.0,) * 4, (2.0,) * 4, (0.8, 0.05), half_width=5.0),
     "8d_4_box": Placed((-2.0,) * 8, (2.0,) * 8, (0.8, 0.2), half_width=5.0),
+    "20d_2": Needle(20, 8.0, 2.0),
+    "50d_1.2": Needle(50, 8.0, 1.2),
+    "50d_1.5": Needle(50, 8.0, 1.5),
+    "100d_1.2": Needle(100, 8.0, 1.2),
     "5d_5_axis": Placed((4.0, *(0.0,) * 4), (-4.0, *(0.0,) * 4), (1.0, 0.2), share=0.4),
 }
 MODELS.update({name: needle.build for name, needle in ROWS.items()})

@@ -94,7 +94,8 @@ def bridge_sampling(
     proposal : {"t", "normal", "warp", "mixture"}, default "t"
         A multivariate t with fitted degrees of freedom; a normal; a normal to which the posterior
         is made symmetric by its mirror image (warp-III, twice the evaluations, for skewed ones);
-        a mixture of t's with 5 % prior, for posteriors of several modes. A model with binary
+        a mixture of t's with 5 % prior, for posteriors of several modes, and for labels that can
+        be exchanged, of which it has all labelings. A model with binary
         variables takes "t", which is one t for each of their states, or "mixture", which is the
         same.
     draws : int, optional

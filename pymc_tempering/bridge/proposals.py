@@ -213,9 +213,8 @@ def _fit_with_prior(target: Target) -> Fit:
 
     def fit(draws: np.ndarray, rng: np.random.Generator) -> Proposal:
         fit_normal(draws)  # raises an error for draws that no density can be fitted to
-        return MixtureProposal(
-            Fitted(prior, fit_mixture(draws, rng, prior_draws=prior.screened)), target
-        )
+        mixture = fit_mixture(draws, rng, prior_draws=prior.screened, labelings=prior.labelings)
+        return MixtureProposal(Fitted(prior, mixture), target)
 
     return fit
 

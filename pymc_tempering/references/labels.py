@@ -8,6 +8,7 @@ are copied to every labeling. Each copy owes its shape to all draws, and none ca
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
+from math import factorial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,12 @@ from pymc_tempering.references.mixture import FullScales, Mixture
 MAX_LABELS, MAX_VARIABLES = 5, 6
 """Labels at most, since 6 have 720 labelings; and variables that are tried together at most."""
 
-N_TRIED, CLOSE = 3, 1e-8
-"""Draws at which the density must stay what it is, and how near."""
+MAX_NUMBERS = 80_000
+"""Numbers of the scale matrices of all labelings, for each component, above which a value of the
+copied mixture takes too long: two of 200 dimensions, or 120 of 25."""
+
+N_TRIED, OF, CLOSE = 3, 10, 1e-8
+"""Draws at which the density must stay what it is, of how many, and how near."""
 
 CENTERINGS = 10
 """Rounds in which draws are brought near the middle of all."""
@@ -53,10 +58,11 @@ def find_labelings(layout: Layout, draws: np.ndarray, terms: Terms) -> np.ndarra
     array, shape (G, d, d), or None
         The linear maps of a state to all labelings, the one that it has first.
     """
-    values = terms(draws)
+    choices = list(_choices(layout))
+    values = terms(draws[:OF] if choices else draws[:0])
     fine = np.isfinite(values).all(axis=1).nonzero()[0][:N_TRIED]
     draws, values = draws[fine], values[fine]
-    for moved, k in _choices(layout) if fine.size == N_TRIED else ():
+    for moved, k in choices if fine.size == N_TRIED else ():
         swapped, turned = (1, 0, *range(2, k)), (*range(1, k), 0)
         if all(
             np.allclose(terms(_permuted(draws, moved, labels)), values, CLOSE, CLOSE)
@@ -71,11 +77,13 @@ def find_labelings(layout: Layout, draws: np.ndarray, terms: Terms) -> np.ndarra
 
 def _choices(layout: Layout) -> Iterator[tuple[tuple[Labeled, ...], int]]:
     """List sets of variables that may share labels, and how many: small sets, many labels first."""
-    for k in range(MAX_LABELS, 1, -1):
+    shapes = [shape or (1,) for shape in layout.shapes]  # a scalar may be the odds of two labels
+    few = [k for k in range(MAX_LABELS, 1, -1) if factorial(k) * layout.dim**2 <= MAX_NUMBERS]
+    for k in few:
         every = [
             Labeled(part, shape, shape.index(k) if k in shape else len(shape) - 1, k not in shape)
-            for part, shape in zip(layout.slices, layout.shapes, strict=True)
-            if k in shape or shape[-1:] == (k - 1,)
+            for part, shape in zip(layout.slices, shapes, strict=True)
+            if k in shape or shape[-1] == k - 1
         ][:MAX_VARIABLES]
         for n in range(1, len(every) + 1):
             yield from ((moved, k) for moved in combinations(every, n))
@@ -138,9 +146,19 @@ def near_each_other(xs: np.ndarray, maps: np.ndarray) -> np.ndarray:
     return near
 
 
+def in_any_labeling(xs: np.ndarray, maps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """States (n, d), each in a labeling that is drawn at random."""
+    return _turned(xs, maps, rng.integers(len(maps), size=len(xs)))
+
+
 def _nearest(xs: np.ndarray, maps: np.ndarray, distances: Sequence[np.ndarray]) -> np.ndarray:
     """Bring each state, (n, d), to the labeling of least distance."""
-    best, made = np.argmin(distances, axis=0), np.empty_like(xs)
-    for g in np.unique(best):
-        made[best == g] = xs[best == g] @ maps[g].T
+    return _turned(xs, maps, np.argmin(distances, axis=0))
+
+
+def _turned(xs: np.ndarray, maps: np.ndarray, labelings: np.ndarray) -> np.ndarray:
+    """Bring each state, (n, d), to a labeling, (n,)."""
+    made = np.empty_like(xs)
+    for g in np.unique(labelings):
+        made[labelings == g] = xs[labelings == g] @ maps[g].T
     return made

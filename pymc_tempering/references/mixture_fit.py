@@ -18,6 +18,7 @@ from scipy.special import gammaln, logsumexp
 from pymc_tempering.core.threads import one_thread
 from pymc_tempering.references.labels import (
     all_labelings,
+    in_any_labeling,
     near_each_other,
     one_labeling,
     relabeled,
@@ -149,12 +150,25 @@ def fit_mixture(
         draws = draws[np.sort(rng.choice(len(draws), MAX_FIT_DRAWS, replace=False))]
     if start is not None and start.labelings is not None:
         return _fit_labeled(draws, rng, start, start.labelings, scores, rough)
+    if start is None and labelings is not None:
+        again = copy.deepcopy(rng)
+        plain = fit_mixture(draws, rng, None, prior_draws, scores, rough)
+        labeled = _fit_labeled(draws, again, None, labelings, scores, rough)
+        judges = in_any_labeling(draws, labelings, again)  # the draws may lack some
+        better = _criterion(labeled, judges) - _criterion(plain, judges) > MIN_GAIN
+        return labeled if better else plain
+    scored = None if scores is None else _scored(draws, scores)
+    earlier = None if start is None else start.warp
+    warp = earlier if prior_draws is None else fit_warp(prior_draws, draws, earlier) or earlier
+    if warp is None:
+        return _fit(draws, rng, start, scored, rough)
+    if earlier is not None or warp.centered.any():
+        return _fit_warped(draws, rng, start, warp, scored, rough)
     again = copy.deepcopy(rng)
-    plain = _fit_or_warp(draws, rng, start, prior_draws, scores, rough)
-    if start is not None or labelings is None:
-        return plain
-    labeled = _fit_labeled(draws, again, None, labelings, scores, rough)
-    return labeled if _criterion(labeled, draws) - _criterion(plain, draws) > MIN_GAIN else plain
+    plain = _fit(draws, rng, start, scored, rough)
+    warped = _fit_warped(draws, again, start, warp, scored, rough)
+    gain = _criterion(warped, draws) - _criterion(plain, draws)
+    return warped if gain > MIN_GAIN else plain
 
 
 def _fit_labeled(
@@ -173,29 +187,6 @@ def _fit_labeled(
     scored = None if scores is None else _scored(draws, scores)
     made = _fit(draws, rng, one_labeling(start), scored, rough)
     return all_labelings(made.modes, labelings).with_hull(HULL_SHARE, HULL_DOF)
-
-
-def _fit_or_warp(
-    draws: np.ndarray,
-    rng: np.random.Generator,
-    start: Mixture | None,
-    prior_draws: PriorDraws | None,
-    scores: Scores | None,
-    rough: bool,
-) -> Mixture:
-    """Fit to draws as they are, or in warped coordinates if these are better."""
-    scored = None if scores is None else _scored(draws, scores)
-    earlier = None if start is None else start.warp
-    warp = earlier if prior_draws is None else fit_warp(prior_draws, draws, earlier) or earlier
-    if warp is None:
-        return _fit(draws, rng, start, scored, rough)
-    if earlier is not None or warp.centered.any():
-        return _fit_warped(draws, rng, start, warp, scored, rough)
-    again = copy.deepcopy(rng)
-    plain = _fit(draws, rng, start, scored, rough)
-    warped = _fit_warped(draws, again, start, warp, scored, rough)
-    gain = _criterion(warped, draws) - _criterion(plain, draws)
-    return warped if gain > MIN_GAIN else plain
 
 
 def _scored(draws: np.ndarray, scores: Scores) -> Scored:

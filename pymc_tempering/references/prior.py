@@ -37,7 +37,7 @@ from pymc_tempering.references.labels import find_labelings
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.straight import multiples, straight_density, straight_warp
 from pymc_tempering.references.warp import FunnelWarp
-from pymc_tempering.references.warp_fit import WIDE_DIM, PriorDraws
+from pymc_tempering.references.warp_fit import PriorDraws
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
@@ -132,8 +132,6 @@ class Prior:
     def labelings(self) -> np.ndarray | None:
         """Linear maps (G, d, d) of a state to all labelings, if labels can be exchanged."""
         path = self.path
-        if path.dim > WIDE_DIM:
-            return None
         return find_labelings(
             path.layout, self.sample, lambda xs: np.column_stack(evaluate_draws(path, xs))
         )

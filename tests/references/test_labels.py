@@ -78,6 +78,17 @@ def test_what_has_the_same_length_by_chance_stays():
     assert moved(found) == {"w_simplex__", "mu"}
 
 
+def test_a_share_that_is_a_single_number_goes_with_its_labels():
+    with pm.Model() as model:
+        share = pm.Beta("share", 2, 2)
+        mu = pm.Normal("mu", 0, 5, shape=2)
+        pm.NormalMixture("y", pm.math.stack([share, 1 - share]), mu, sigma=1, observed=Y)
+        pm.Normal("z", pm.Normal("slope"), 1, observed=[1.0, 2.0])
+    prior = compile_model(model)
+    assert len(prior.labelings) == 2
+    assert moved(prior) == {"share_logodds__", "mu"}
+
+
 IN_ORDER = {"transform": pm.distributions.transforms.ordered, "initval": np.arange(K)}
 
 
@@ -168,3 +179,14 @@ def test_evidence_of_mixtures_is_exact(k):
     z, mcse = errors(k)
     assert (z**2).sum() < LIMIT
     assert np.median(mcse) < 0.006
+
+
+def test_a_bridge_counts_labelings_that_its_draws_lack():
+    """The log of 3! is 1.79, by which an evidence of one labeling is too low (Neal, 1999)."""
+    model = mixture_model()
+    with model:
+        idata = pm.sample(500, chains=2, cores=1, random_seed=1, progressbar=False)
+    with pytest.warns(pmt.TemperingWarning, match="R-hat"):  # of means with other labels
+        found = pmt.bridge_sampling(idata, model, proposal="mixture", random_seed=2)
+    assert found.mcse < 0.1
+    assert abs(found.log_z - exact_log_z(K)) < 4 * found.mcse

@@ -188,7 +188,7 @@ def states_near(path: AnnealedPass, beta: float) -> np.ndarray:
     grid, length = barrier_of(path.alive)
     at = np.interp([beta, *path.betas], grid, length)
     stage = np.argmin(np.abs(at[1:] - at[0]))
-    return np.asarray(path.states[stage][path.log_ratio[stage] > -np.inf])
+    return path.states[stage][path.log_ratio[stage] > -np.inf]
 
 
 def _reference_task(

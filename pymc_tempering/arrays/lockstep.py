@@ -168,7 +168,7 @@ def explore(
 def _draw_rows(q: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """Draw a column of each row of ``q`` (n, K), which sums to anything, shape (n,)."""
     below = np.cumsum(q, axis=1)
-    return np.asarray((below[:, :-1] <= (uniform * below[:, -1])[:, None]).sum(axis=1))
+    return (below[:, :-1] <= (uniform * below[:, -1])[:, None]).sum(axis=1)
 
 
 def _gibbs(q: np.ndarray, rung: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -248,7 +248,7 @@ class PartitionTracker:
             Index into `betas`.
         """
         below = np.cumsum(self.probabilities(log_ratio), axis=0)[:-1]
-        return np.asarray((rng.random(below.shape[1:]) >= below).sum(axis=0))
+        return (rng.random(below.shape[1:]) >= below).sum(axis=0)
 
     def update(self, log_ratio: ArrayLike, *, alpha: float | None = None) -> "PartitionTracker":
         """Update log Z by the states of the chains under the present parameters, eq. (24).
@@ -317,7 +317,7 @@ def _rts_step(c: np.ndarray, ladder: Ladder) -> np.ndarray:
             "with the present parameters, with more rungs."
         )
     off = np.log(c) - ladder.log_weights
-    return np.asarray(off - off[0])
+    return off - off[0]
 
 
 def _check_alpha(alpha: float) -> None:

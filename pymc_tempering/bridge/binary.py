@@ -249,7 +249,7 @@ def _peaked(curvature: np.ndarray, own: np.ndarray) -> np.ndarray:
     share = 0.0
     while True:
         try:
-            return np.asarray(np.linalg.cholesky(curvature + share * own))
+            return np.linalg.cholesky(curvature + share * own)
         except np.linalg.LinAlgError:
             share = max(0.01, 4.0 * share)
 
@@ -296,7 +296,7 @@ def log_unit_t(squares: np.ndarray, dim: int, dof: float) -> np.ndarray:
     """Log density of a t of unit scale matrix, at squared distances from its middle."""
     half = 0.5 * (dof + dim)
     constant = gammaln(half) - gammaln(0.5 * dof) - 0.5 * dim * np.log(dof * np.pi)
-    return np.asarray(constant - half * np.log1p(squares / dof))
+    return constant - half * np.log1p(squares / dof)
 
 
 @dataclass(eq=False)

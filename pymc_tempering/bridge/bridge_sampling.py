@@ -398,7 +398,7 @@ def judge_bridges(
 
 def chain_estimates(bridges: tuple[Bridge, Bridge]) -> np.ndarray:
     """Return each chain's log Z by two bridges, shape (chain,)."""
-    return np.asarray((bridges[0].per_chain + bridges[1].per_chain) / 2.0)
+    return (bridges[0].per_chain + bridges[1].per_chain) / 2.0
 
 
 def chain_variances(bridges: tuple[Bridge, Bridge]) -> np.ndarray:

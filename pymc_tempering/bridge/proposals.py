@@ -61,7 +61,7 @@ class Elliptical:
         dim, square = self.mean.size, squared_distance(x, self.mean, self.cholesky)
         log_det = np.log(np.diag(self.cholesky)).sum()
         if not np.isfinite(self.dof):
-            return np.asarray(-0.5 * (square + dim * np.log(2 * np.pi)) - log_det)
+            return -0.5 * (square + dim * np.log(2 * np.pi)) - log_det
         return log_unit_t(square, dim, self.dof) - log_det
 
     def log_ratio(
@@ -122,7 +122,7 @@ def squared_distance(x: np.ndarray, mean: np.ndarray, cholesky: np.ndarray) -> n
     """Squared Mahalanobis distance of the rows of `x`, shape (n, d), from a mean."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = solve_triangular(cholesky, (x - mean).T, lower=True, check_finite=False)
-        return np.asarray((scaled**2).sum(axis=0))
+        return (scaled**2).sum(axis=0)
 
 
 def fit_normal(draws: np.ndarray) -> Elliptical:

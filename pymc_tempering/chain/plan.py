@@ -41,7 +41,7 @@ class Tuning:
 
         def between(values: np.ndarray) -> np.ndarray:
             at = share.reshape(-1, *[1] * (values.ndim - 1))
-            return np.asarray((1 - at) * values[low] + at * values[low + 1])
+            return (1 - at) * values[low] + at * values[low + 1]
 
         return Tuning(
             betas,

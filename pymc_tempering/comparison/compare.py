@@ -265,7 +265,7 @@ def normalized(what: str, weights: Sequence[Any]) -> FloatArray:
         raise ValueError(f"{what} must be numbers, not {weights}.") from None
     if not np.all(np.isfinite(weight)) or np.any(weight < 0.0) or weight.sum() == 0.0:
         raise ValueError(f"{what} must be finite, not negative and not all 0, got {weights}.")
-    return np.asarray(weight / weight.sum())
+    return weight / weight.sum()
 
 
 def probabilities(evidence: Sequence[Evidence], prior: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -56,7 +56,7 @@ def find_pattern(slopes: Slopes, x: np.ndarray, steps: np.ndarray, chunk: int) -
 
 def full_rows(pattern: csr_array) -> np.ndarray:
     """Whether coordinates touch so many others that their rows are full, shape (n,)."""
-    return np.asarray(np.diff(pattern.indptr) > max(FULL * pattern.shape[0], 8))
+    return np.diff(pattern.indptr) > max(FULL * pattern.shape[0], 8)
 
 
 def color_columns(pattern: csr_array, order: np.ndarray, apart: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ def kish(weight: FloatArray) -> FloatArray:
     """Kish's effective number (sum a)^2 / sum a^2 over the first axis; 0 where all are 0."""
     square = np.sum(weight**2, axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(square > 0.0, np.sum(weight, axis=0) ** 2 / square, 0.0))
+        return np.where(square > 0.0, np.sum(weight, axis=0) ** 2 / square, 0.0)
 
 
 def effective_size(values: FloatArray) -> float:
@@ -104,7 +104,7 @@ def batch_labels(n_chains: int, n_draws: int) -> NDArray[np.intp]:
     n_batches = max(int(np.sqrt(n_draws)), 1)
     starts = np.arange(n_batches) * n_draws // n_batches
     batch = np.searchsorted(starts, np.arange(n_draws), side="right") - 1
-    return np.asarray(batch + n_batches * np.arange(n_chains)[:, None])
+    return batch + n_batches * np.arange(n_chains)[:, None]
 
 
 def tilt(betas: FloatArray, log_ratio: FloatArray) -> FloatArray:
@@ -112,7 +112,7 @@ def tilt(betas: FloatArray, log_ratio: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
         table = np.multiply.outer(log_ratio, betas)
     table[:, betas == 0.0] = 0.0
-    return np.asarray(table)
+    return table
 
 
 def softmax_rows(table: FloatArray) -> FloatArray:

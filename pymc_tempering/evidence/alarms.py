@@ -250,7 +250,7 @@ def neighbor_rejection(stats: CycleStats) -> FloatArray:
     np.divide(accepted, visits, out=rate, where=visits > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate *= np.maximum(1.0, share[:-1] / share[1:])
-    return np.asarray(np.clip(1.0 - rate, 0.0, 1.0))
+    return np.clip(1.0 - rate, 0.0, 1.0)
 
 
 def ladder_warnings(stats: CycleStats) -> list[str]:

@@ -289,7 +289,7 @@ def _reference_visits(run: Run, chain: int) -> np.ndarray:
     """Return the positions of a chain's visits to rung 0 in the flat trace."""
     n = run.stats.n_draws
     begin, end = np.searchsorted(run.trace.cycle, [chain * n, (chain + 1) * n])
-    return np.asarray(begin + np.flatnonzero(run.trace.rung[begin:end] == 0))
+    return begin + np.flatnonzero(run.trace.rung[begin:end] == 0)
 
 
 def _wanted(available: np.ndarray, chain: int, asked: int | None) -> int:

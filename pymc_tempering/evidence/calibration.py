@@ -134,7 +134,7 @@ class Calibration(Shown):
         """Log of `probability`, shape (n, m) (nats)."""
         joint = np.asarray(self.log_z, dtype=float) + np.log(self.prior)
         with np.errstate(invalid="ignore"):  # all evidences are zero
-            return np.asarray(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
+            return joint - np.logaddexp.reduce(joint, axis=1, keepdims=True)
 
     @property
     def probability(self) -> FloatArray:

@@ -287,7 +287,7 @@ class Run:
     @cached_property
     def piece(self) -> NDArray[np.intp]:
         """Piece of each iteration, shape (n,); it does not decrease."""
-        return np.asarray(2 * self.trace.cycle + ~self.trace.head)
+        return 2 * self.trace.cycle + ~self.trace.head
 
     def sum_pieces(self, values: FloatArray, where: NDArray[np.intp] | None = None) -> FloatArray:
         """Sum numbers of iterations (n,), or of the iterations ``where``, by piece, shape (P,)."""

@@ -194,7 +194,7 @@ def occupancy(stats: CycleStats) -> FloatArray:
     """
     total = np.nansum(stats.rb_weight, axis=(0, 1))
     with np.errstate(invalid="ignore"):
-        return np.asarray(total / total.sum())
+        return total / total.sum()
 
 
 def cumulative_barrier(rejection: FloatArray) -> FloatArray:

@@ -215,7 +215,7 @@ def _scatter(chain_curve: FloatArray) -> FloatArray:
     finite = chain_curve[np.isfinite(chain_curve).all(axis=1)]
     if len(finite) < 2:
         return np.full(chain_curve.shape[1], np.inf)
-    return np.asarray(finite.std(axis=0, ddof=1) / np.sqrt(len(finite)))
+    return finite.std(axis=0, ddof=1) / np.sqrt(len(finite))
 
 
 def _among_all(values: FloatArray, sound: BoolArray, fill: float) -> FloatArray:

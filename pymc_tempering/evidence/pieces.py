@@ -41,7 +41,7 @@ class Tours:
 def tour_labels(tour_start: BoolArray) -> NDArray[np.intp]:
     """Return the number of the tour, finished or not, of each draw, shape (chain, draw)."""
     chain = np.arange(len(tour_start))[:, None]
-    return np.asarray(np.cumsum(tour_start, axis=1) + chain * (tour_start.shape[1] + 1))
+    return np.cumsum(tour_start, axis=1) + chain * (tour_start.shape[1] + 1)
 
 
 def tour_sums(rb_weight: FloatArray, rb_weight_head: FloatArray, tour_start: BoolArray) -> Tours:
@@ -188,7 +188,7 @@ def _first_of_fresh_chain(stats: CycleStats) -> BoolArray:
 def finite_chains(stats: CycleStats) -> BoolArray:
     """Mark the chains whose Rao-Blackwell weights are all finite, shape (chain,)."""
     sound = np.isfinite(stats.rb_weight).all(axis=(1, 2))
-    return np.asarray(sound & np.isfinite(stats.rb_weight_head).all(axis=(1, 2)))
+    return sound & np.isfinite(stats.rb_weight_head).all(axis=(1, 2))
 
 
 def finite_tours(stats: CycleStats) -> Tours:
@@ -203,7 +203,7 @@ def sum_by(label: NDArray[np.intp], values: FloatArray) -> FloatArray:
     starts = np.flatnonzero(np.diff(label, prepend=-1))
     if starts.size == 0:
         return np.empty((0, *values.shape[1:]))
-    return np.asarray(np.add.reduceat(values, starts, axis=0))
+    return np.add.reduceat(values, starts, axis=0)
 
 
 def sum_at(piece: NDArray[np.intp], values: FloatArray, n: int) -> FloatArray:
@@ -230,7 +230,7 @@ def influence(sums: FloatArray) -> FloatArray:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         share = sums / sums.sum(axis=0)
-    return np.asarray(share - share[:, :1])
+    return share - share[:, :1]
 
 
 def delta_error(sums: FloatArray) -> FloatArray:

@@ -87,7 +87,7 @@ class WeightedDraws:
 
     def few(self, share: FloatArray) -> NDArray[np.bool_]:
         """Whether few tours hold the weight."""
-        return np.asarray(~(self.tours(share) >= MIN_ESS))
+        return ~(self.tours(share) >= MIN_ESS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +135,16 @@ class ChainDraws:
     def errors(self, effects: FloatArray) -> FloatArray:
         """Errors (V,) of numbers that each draw moves by its effects (n, V)."""
         size, terms = self._sizes(effects), effects * len(effects)
-        return np.asarray(np.sqrt(terms.var(axis=0, ddof=1) / size))
+        return np.sqrt(terms.var(axis=0, ddof=1) / size)
 
     def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
         """Errors (V,) of the sums of such numbers and log Z."""
         both = self.errors(effects + self.log_z_effects.reshape(-1, 1))
-        return np.asarray(np.sqrt(both**2 + self.other_variance))
+        return np.sqrt(both**2 + self.other_variance)
 
     def few(self, share: FloatArray) -> NDArray[np.bool_]:
         """Whether few draws hold the weight, or draws that are worth few independent ones."""
-        return np.asarray(~((kish(share) >= MIN_ESS) & (self._sizes(share) >= MIN_ESS)))
+        return ~((kish(share) >= MIN_ESS) & (self._sizes(share) >= MIN_ESS))
 
     def _sizes(self, values: FloatArray) -> FloatArray:
         """Effective sample size of each column of numbers of the draws (n, V)."""
@@ -267,7 +267,7 @@ def unseen_tail(largest: FloatArray, khat: FloatArray) -> FloatArray:
     """
     k = np.maximum(khat, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(k < 1.0, largest * k / (1.0 - k), np.inf))
+        return np.where(k < 1.0, largest * k / (1.0 - k), np.inf)
 
 
 def shares(weight: FloatArray, change: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -300,7 +300,7 @@ def _scatter_of_chains(draws: Draws, change: FloatArray) -> FloatArray:
         return np.full(change.shape[1], np.inf)
     own = np.array([shares(draws.weight[chain == c], change[chain == c])[1] for c in names])
     with np.errstate(invalid="ignore"):
-        return np.asarray(own.std(axis=0, ddof=1) / np.sqrt(names.size))
+        return own.std(axis=0, ddof=1) / np.sqrt(names.size)
 
 
 def expectation(

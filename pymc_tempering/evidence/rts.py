@@ -58,7 +58,7 @@ def rts_log_z(weight: FloatArray, log_z_ladder: FloatArray, log_weight: FloatArr
     with np.errstate(divide="ignore", invalid="ignore"):
         log_c = np.log(weight)
         shift = log_c - log_c[..., :1] - (log_weight - log_weight[0])
-        return np.asarray(log_z_ladder - log_z_ladder[0] + shift)
+        return log_z_ladder - log_z_ladder[0] + shift
 
 
 def second_order_bias(sums: FloatArray) -> float:

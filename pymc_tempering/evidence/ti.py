@@ -37,7 +37,7 @@ def _trapezoid(betas: FloatArray) -> FloatArray:
 def _simpson(betas: FloatArray) -> FloatArray:
     if betas.size < 3:
         return _trapezoid(betas)
-    return np.asarray(cumulative_simpson(np.eye(betas.size), x=betas, axis=0, initial=0.0))
+    return cumulative_simpson(np.eye(betas.size), x=betas, axis=0, initial=0.0)
 
 
 RULES: dict[str, Callable[[FloatArray], FloatArray]] = {
@@ -92,7 +92,7 @@ def integrate(rule: str, betas: FloatArray, mean: FloatArray, variance: FloatArr
         return np.full(betas.size, np.nan)
     if not known.all():
         mean, variance = (np.interp(betas, betas[known], v[known]) for v in (mean, variance))
-    return np.asarray(of_mean @ mean + of_variance @ variance)
+    return of_mean @ mean + of_variance @ variance
 
 
 def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = False) -> Evidence:

@@ -272,7 +272,7 @@ def _likely_others(field: Field) -> np.ndarray:
         "xatol": NEAR_OTHERS, "fatol": NEAR_TOP,
     }  # fmt: skip
     minus = lambda t: -_height(field, t)  # noqa: E731
-    return np.asarray(minimize(minus, others, method="Nelder-Mead", options=options).x)
+    return minimize(minus, others, method="Nelder-Mead", options=options).x
 
 
 def _spread(field: Field) -> float:

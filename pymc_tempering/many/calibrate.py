@@ -189,7 +189,7 @@ def prior_of_odds(
         found = np.array([np.nan])
     if not np.all((found > 0.0) & np.isfinite(found)):
         raise ValueError(f"prior_odds must be positive and finite, not {prior_odds!r}.")
-    return np.asarray(found / found.sum())
+    return found / found.sum()
 
 
 def _check(name: str, model: pm.Model, first: pm.Model) -> None:

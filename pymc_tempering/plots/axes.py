@@ -92,7 +92,7 @@ class Span(NamedTuple):
 
     def holds(self, value: FloatArray) -> np.ndarray:
         """Whether each value is on the axis."""
-        return np.asarray((value >= self.low) & (value <= self.high))
+        return (value >= self.low) & (value <= self.high)
 
 
 def span_of(ends: FloatArray, others: FloatArray, far: float = 0.5) -> Span:

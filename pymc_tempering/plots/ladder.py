@@ -215,7 +215,7 @@ def _normal_barrier(stats: CycleStats) -> FloatArray:
     sums = stats.rb_log_ratio_sum, stats.rb_log_ratio_sqsum
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         mean, square = (np.nansum(each, axis=(0, 1)) / weight for each in sums)
-        return np.asarray(np.sqrt((square - mean**2) / (2.0 * np.pi)))
+        return np.sqrt((square - mean**2) / (2.0 * np.pi))
 
 
 def _local_barrier(idata: xr.DataTree, stats: CycleStats) -> FloatArray:
@@ -229,7 +229,7 @@ def _local_barrier(idata: xr.DataTree, stats: CycleStats) -> FloatArray:
     count = np.bincount(rung, minlength=n)
     count = np.where(count < 2, np.nan, count)
     mean = np.bincount(rung, ratio, n) / count
-    return np.asarray(0.5 * np.bincount(rung, np.abs(ratio - mean[rung]), n) / count)
+    return 0.5 * np.bincount(rung, np.abs(ratio - mean[rung]), n) / count
 
 
 def _top(height: FloatArray, local: FloatArray) -> float:
@@ -345,7 +345,7 @@ def _density(values: FloatArray, weight: FloatArray, edges: FloatArray) -> Float
     mean = np.sum(w * values[inside])
     spread = np.sqrt(np.sum(w * (values[inside] - mean) ** 2))
     width = 0.9 * spread * np.sum(w**2) ** 0.2 / np.diff(edges)[0]
-    return np.asarray(gaussian_filter1d(mass, max(width, 0.3), mode="mirror") / np.diff(edges))
+    return gaussian_filter1d(mass, max(width, 0.3), mode="mirror") / np.diff(edges)
 
 
 def _ends(values: FloatArray, weight: FloatArray, first: int) -> tuple[float, float]:

@@ -152,7 +152,7 @@ def chain_curves(idata: xr.DataTree) -> FloatArray:
     flat = stats.rb_weight.reshape(-1, stats.beta.size)
     masks = [pieces.used & (pieces.chain == chain) for chain in range(stats.n_chains)]
     weight = np.array([flat[mask].sum(axis=0) for mask in masks])
-    return np.asarray(rts_log_z(weight, stats.log_z_ladder, stats.log_weight))
+    return rts_log_z(weight, stats.log_z_ladder, stats.log_weight)
 
 
 def _exact_at(exact: Exact, betas: FloatArray) -> Known:

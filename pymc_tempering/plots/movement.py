@@ -221,7 +221,7 @@ def draw_round_trips(panel: Panel, stats: CycleStats, names: list[Any]) -> None:
 def apart(heights: np.ndarray, gap: float) -> np.ndarray:
     """Return rising heights that are moved apart, as little as the gap between texts asks for."""
     steps = gap * np.arange(heights.size)
-    return np.asarray(isotonic_regression(heights - steps).x + steps)
+    return isotonic_regression(heights - steps).x + steps
 
 
 def spaced(n: int, most: int = 1000) -> np.ndarray:

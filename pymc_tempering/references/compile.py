@@ -74,7 +74,7 @@ def kept_draws(path: Path, draws: np.ndarray) -> np.ndarray:
             "own support, cannot follow.",
             " Use a less extreme prior, or its own transform.",
         )
-    return np.asarray(~overflow.any(axis=1))
+    return ~overflow.any(axis=1)
 
 
 def carry_none(prior: Prior, log_ratio: np.ndarray, deadline: Deadline = NEVER) -> bool:

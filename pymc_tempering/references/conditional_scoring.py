@@ -268,13 +268,13 @@ def _residual_variance(design: np.ndarray, x: np.ndarray) -> np.ndarray:
     turned = scaled.transpose(0, 2, 1)
     gram = np.linalg.pinv(turned @ scaled, rcond=1e-12, hermitian=True)
     fitted = scaled @ (gram @ (turned @ x[:, :, None]))
-    return np.asarray(np.maximum(((x - fitted[:, :, 0]) ** 2).mean(axis=1), 1e-300))
+    return np.maximum(((x - fitted[:, :, 0]) ** 2).mean(axis=1), 1e-300)
 
 
 def _plain_likelihood(known: Conditionals) -> np.ndarray:
     design = np.concatenate([known.design, known.s[:, :, None]], axis=2)
     variance = _residual_variance(design, known.x)
-    return np.asarray(-0.5 * known.x.shape[1] * (1 + np.log(variance)))
+    return -0.5 * known.x.shape[1] * (1 + np.log(variance))
 
 
 def _best(known: Conditionals, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -204,7 +204,7 @@ def _wide_directions(
     except ArpackError:
         return np.zeros((size, 0))
     wide = (values > LEAST_CURVED) & (values < WIDE)
-    return np.asarray(vectors[:, wide] * np.sqrt(1.0 / values[wide] - 1.0))
+    return vectors[:, wide] * np.sqrt(1.0 / values[wide] - 1.0)
 
 
 def _whole(

@@ -173,7 +173,7 @@ def widened(covariance: np.ndarray, centered: np.ndarray, draws: ScoredDraws) ->
     variance = draws.weights @ centered**2 / draws.weights.sum()
     ratio = variance / np.diag(covariance)
     stretch = np.sqrt(np.where(ratio > 1.0 + CLEARLY * np.sqrt(2.0 / n), ratio, 1.0))
-    return np.asarray(covariance * np.outer(stretch, stretch))
+    return covariance * np.outer(stretch, stretch)
 
 
 def _held_out(
@@ -253,16 +253,16 @@ def geometric_mean(of_draws: np.ndarray, of_scores: np.ndarray) -> np.ndarray:
     inverse = solve_triangular(factor, eye, lower=True)
     mean = inverse.T @ root @ inverse
     mean = 0.5 * (mean + mean.T) * np.outer(scale, scale)
-    return np.asarray(mean)
+    return mean
 
 
 def _mean(xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.asarray(weights @ xs / weights.sum())
+    return weights @ xs / weights.sum()
 
 
 def _second_moment(xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.asarray((weights[:, None] * xs).T @ xs / weights.sum())
+    return (weights[:, None] * xs).T @ xs / weights.sum()
 
 
 def _whitened(factor: np.ndarray, xs: np.ndarray) -> np.ndarray:
-    return np.asarray(solve_triangular(factor, xs.T, lower=True).T)
+    return solve_triangular(factor, xs.T, lower=True).T

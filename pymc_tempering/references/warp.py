@@ -39,7 +39,7 @@ KINDS_OF_ROWS = ("index", "scale", "gamma", "bounded", "centered", "falls")
 def log_scale(x: np.ndarray, gamma: np.ndarray | float, bounded: np.ndarray | float) -> np.ndarray:
     """Return s, the log of a scale, at a scale coordinate."""
     logs: np.ndarray = np.where(np.asarray(bounded) > 0, -np.logaddexp(0.0, -x), x)
-    return np.asarray(np.clip(gamma * logs, -MAX_S, MAX_S))
+    return np.clip(gamma * logs, -MAX_S, MAX_S)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class FunnelWarp:
     def scales(self) -> np.ndarray:
         """The scale coordinates, those with most warped coordinates first."""
         found, counts = np.unique(self.scale, return_counts=True)
-        return np.asarray(found[np.argsort(-counts, kind="stable")])
+        return found[np.argsort(-counts, kind="stable")]
 
     def alike(self, other: "FunnelWarp | None") -> bool:
         """Whether another warp has the same coordinates on the same scales, of the same kinds."""

@@ -181,7 +181,7 @@ def prior_part(
 def weights_of(s: np.ndarray | float) -> np.ndarray:
     """Weights exp(-s); those of the smallest and largest scales are bounded."""
     middle = np.median(s)
-    return np.asarray(np.exp(-middle - np.clip(s - middle, -MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)))
+    return np.exp(-middle - np.clip(s - middle, -MAX_LOG_WEIGHT, MAX_LOG_WEIGHT))
 
 
 def prior_effects(prior: np.ndarray) -> list[Effect]:

@@ -179,7 +179,7 @@ def elbo_of_temperatures(q: FloatArray, log_norm: FloatArray, log_prior: Any) ->
 
     ``q`` has shape (..., M), ``log_norm`` that or (M,); ``log_prior`` is log p(y).
     """
-    return np.asarray((entr(q) + q * (log_prior - log_norm)).sum(axis=-1))
+    return (entr(q) + q * (log_prior - log_norm)).sum(axis=-1)
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class LearnedTemperature:
     def q(self) -> FloatArray:
         """q(T) in force, shape (M,): given that T is not below the floor, or is the largest."""
         least = min(self.lowest, self.temperatures[-1]) * (1.0 - 1e-12)
-        return np.asarray(softmax(np.where(self.temperatures >= least, self.logits, -np.inf)))
+        return softmax(np.where(self.temperatures >= least, self.logits, -np.inf))
 
     @property
     def at_rest_from(self) -> int | None:

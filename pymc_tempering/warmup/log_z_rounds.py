@@ -411,7 +411,7 @@ def _seen(state: ChainState, record: Record) -> tuple[np.ndarray, ...]:
 def _second_half(sums: np.ndarray) -> np.ndarray:
     """Return the second half of the batches (B, K) that there are."""
     n = int((sums.sum(axis=1) > 0.0).sum())
-    return np.asarray(sums[n // 2 : n])
+    return sums[n // 2 : n]
 
 
 def _pool(results: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:

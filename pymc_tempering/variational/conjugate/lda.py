@@ -319,7 +319,7 @@ class LDA:
         )
         if len(nodes) > 1:
             per_word = CubicSpline(np.log(nodes), per_word, axis=1)(np.log(inv_temps))
-        return np.asarray(data.sum(axis=1)[:, None] * per_word)
+        return data.sum(axis=1)[:, None] * per_word
 
     def describe(self, lam: Globals) -> xr.Dataset:
         """Return lambda and the expected topics, by topic and word."""

@@ -69,9 +69,7 @@ class RealRows(ABC):
 
     def log_noise(self, data: np.ndarray, inv: np.ndarray) -> np.ndarray:
         """Return the log of the integral of N(x; mu, sd^2 I)^(1/T)."""
-        return np.asarray(
-            -(1.0 - inv) * self.log_constant(data) - 0.5 * data.shape[1] * np.log(inv)
-        )
+        return -(1.0 - inv) * self.log_constant(data) - 0.5 * data.shape[1] * np.log(inv)
 
     def log_normalizers(
         self, table: np.ndarray, data: np.ndarray, state: np.ndarray, inv_temps: np.ndarray
@@ -191,7 +189,7 @@ class GaussianMixture(RealRows):
         """Return log sum_k E[p_k^(1/T)], a bound by Jensen, with the noise's part."""
         a, s = lam[0], np.asarray(inv_temps)[:, None]
         moments = logsumexp(log_moment(a, a.sum(), s), axis=1)
-        return np.asarray(moments + self.log_noise(data, inv_temps))
+        return moments + self.log_noise(data, inv_temps)
 
     def describe(self, lam: Globals) -> xr.Dataset:
         """Return the weights' concentration and mean, the means' mean and standard deviation."""
@@ -217,9 +215,7 @@ class GaussianMixture(RealRows):
         mean = linear / precision[:, None]
         square = cdist(data, mean, "sqeuclidean")
         log_density = -0.5 * (square / variance + data.shape[1] * np.log(2 * np.pi * variance))
-        return np.asarray(
-            logsumexp(log_density + np.log(concentration / concentration.sum()), axis=1)
-        )
+        return logsumexp(log_density + np.log(concentration / concentration.sum()), axis=1)
 
 
 MAX_STEPS, TOL = 1000, 1e-6

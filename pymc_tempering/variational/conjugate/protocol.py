@@ -112,4 +112,4 @@ def dirichlet_kl(a: np.ndarray, b: float) -> float:
 
 def log_moment(a: Any, total: Any, power: Any) -> np.ndarray:
     """Return log E[p^power] for p ~ Beta(a, total - a), an element of a Dirichlet."""
-    return np.asarray(gammaln(a + power) - gammaln(a) + gammaln(total) - gammaln(total + power))
+    return gammaln(a + power) - gammaln(a) + gammaln(total) - gammaln(total + power)

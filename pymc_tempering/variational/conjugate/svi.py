@@ -198,7 +198,7 @@ class SviRun:
     @cached_property
     def inv_temps(self) -> np.ndarray:
         """Inverse temperatures of the grid, shape (M,)."""
-        return np.asarray(1.0 / self.options.grid)
+        return 1.0 / self.options.grid
 
     @property
     def log_prior(self) -> float:

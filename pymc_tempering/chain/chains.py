@@ -102,7 +102,7 @@ def call_chain(
 ) -> int:
     """Call a loop of one chain, and give it new reference draws where it has used them up."""
     path, kernel = plan.reference.path, plan.kernel
-    status: int = call_loop(
+    status = call_loop(
         loop, path.density, kernel.explore, kernel.parts, rungs, state.chain, record,
         state.references, state.rng, *more,
     )  # fmt: skip

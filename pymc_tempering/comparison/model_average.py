@@ -200,7 +200,7 @@ def _shares(
         columns = (_by_name("weights", table[name], names) for name in ("probability", "p_mcse"))
         probability, mcse = (np.array([*one.values()], dtype=float) for one in columns)
         return probability, _told(mcse), "table"
-    given: Any = named if weights is None else _by_name("weights", weights, names)
+    given = named if weights is None else _by_name("weights", weights, names)
     if weights is None or all(isinstance(w, Evidence | CrossCheck) for w in given.values()):
         evidence = all_evidence(of_models(given), of_models(models), False, extras)
         probability, mcse = probabilities(evidence, prior_of(names, prior))

@@ -5,7 +5,6 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -155,7 +154,7 @@ def assemble(
     found = judge(entries, draws)
     entries = sorted(entries, key=lambda e: (e.method != found.reference, ORDER.index(e.draws)))
     rows = [(entry, entry.evidence) for entry in entries]
-    columns: dict[str, list[Any]] = {
+    columns = {
         name: [getattr(e, name) for _, e in rows]
         for name in ("log_z", "mcse", "bias_direction", "seconds", "verdict")
     }

@@ -1,7 +1,6 @@
 """What is wrong with a run, and what to do: sentences, and the tests behind them."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS
@@ -88,7 +87,7 @@ def identical_chains(rb_weight: FloatArray) -> list[list[int]]:
     """
     sums = rb_weight.sum(axis=1)
     _, inverse = np.unique(sums, axis=0, return_inverse=True)
-    label: NDArray[np.intp] = inverse.reshape(-1)
+    label = inverse.reshape(-1)
     groups = [np.flatnonzero(label == which) for which in range(int(label.max()) + 1)]
     return [group.tolist() for group in groups if group.size > 1]
 

@@ -1,6 +1,6 @@
 """From the DataTree of a run to arrays: its cycles, every iteration, the states of all rungs."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -195,7 +195,7 @@ def convert(idata: xr.DataTree) -> xr.DataTree:
 
 
 def _with_rungs(stats: xr.Dataset, cycles: CycleStats) -> xr.Dataset:
-    names: list[Hashable] = [n for n in (*LADDER_STATS, *RUNG_STATS) if n in stats.data_vars]
+    names = [n for n in (*LADDER_STATS, *RUNG_STATS) if n in stats.data_vars]
     old = {dim for name in names for dim in stats[name].dims} - {"chain", "draw", "rung"}
     vectors = {
         name: (_ordered(stats[name], vector=True).variable.to_base_variable())

@@ -93,8 +93,7 @@ def dumped(what: str, thing: Any) -> bytes:
         It cannot be sent.
     """
     with explain_unsendable(what):
-        content: bytes = cloudpickle.dumps(thing)
-    return content
+        return cloudpickle.dumps(thing)
 
 
 @contextmanager

@@ -175,7 +175,7 @@ def prior_of_odds(
     ValueError
         They are not positive and finite, or not of these models.
     """
-    weights: Any = dict.fromkeys(names, 1.0) if prior_odds is None else prior_odds
+    weights = dict.fromkeys(names, 1.0) if prior_odds is None else prior_odds
     if not isinstance(weights, Mapping) and len(names) == 2:
         weights = {names[0]: weights, names[1]: 1.0}
     if not isinstance(weights, Mapping) or set(weights) != set(names):

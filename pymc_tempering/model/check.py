@@ -53,8 +53,7 @@ def find_model(model: Any) -> pm.Model:
             ) from error
     for found in (model, model_inside(model)):
         if is_model(found):
-            kept: pm.Model = found
-            return kept
+            return found
     if callable(getattr(model, "build", None)):
         raise ModelError(
             f"The {type(model).__name__} holds no PyMC model yet: call its build() first."

@@ -100,8 +100,7 @@ class Mixer(types.WrapperAddressProtocol):
     def __wrapper_address__(self) -> int:
         """Address of the compiled code; Numba asks for it."""
         with _MIXERS_ALONE:
-            address: int = -1 if self.function is None else _mixer(self.function).address
-        return address
+            return -1 if self.function is None else _mixer(self.function).address
 
 
 _MIXERS_ALONE = RLock()

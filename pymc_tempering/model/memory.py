@@ -197,5 +197,4 @@ def remembered[T](model: pm.Model, key: Hashable, make: Callable[[], T]) -> T:
     if key not in parts:
         with no_search_for_garbage():
             parts[key] = make()
-    found: T = parts[key]
-    return found
+    return parts[key]

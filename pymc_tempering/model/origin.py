@@ -41,8 +41,7 @@ class Origin:
 
 def origin_of(model: pm.Model) -> Origin | None:
     """Return what a model was made of by summing out; None if it was not."""
-    origin: Origin | None = getattr(model, "summed_from", None)
-    return origin
+    return getattr(model, "summed_from", None)
 
 
 def whole_model(model: pm.Model) -> pm.Model:

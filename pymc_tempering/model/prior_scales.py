@@ -194,6 +194,5 @@ def _with_factor(rv: Variable, factor: Variable) -> Variable:
     rng, size = node.inputs[:2]
     parameters = scaled_parameters(rv, factor)
     if hasattr(op, "rv_op"):  # a law that PyMC puts together
-        scaled: Variable = op.rv_op(*parameters, size=size, rng=rng)
-        return scaled
+        return op.rv_op(*parameters, size=size, rng=rng)
     return op.make_node(rng, size, *parameters).outputs[1]

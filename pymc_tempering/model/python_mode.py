@@ -37,8 +37,7 @@ def _split(graph: FunctionGraph, node: Apply) -> list[Variable] | None:
 @cache
 def python_mode() -> Mode:
     """Return `FAST_COMPILE`, for operations of any number of operands."""
-    mode: Mode = get_mode("FAST_COMPILE").register((dfs_rewriter(_split), LAST))
-    return mode
+    return get_mode("FAST_COMPILE").register((dfs_rewriter(_split), LAST))
 
 
 def compile_alone(inputs: Sequence[Variable], outputs: Any) -> Function:

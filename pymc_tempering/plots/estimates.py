@@ -303,10 +303,9 @@ def plot_bayes_factors(
     """
     if not (isinstance(runs, pd.DataFrame) and set(OF_FACTORS) <= set(runs)):
         runs = compare(runs_by_name("plot_bayes_factors", runs))
-    table: pd.DataFrame = runs
-    if not len(table):
+    if not len(runs):
         raise ValueError("plot_bayes_factors needs at least one model")
-    table = table.sort_values("log_z", ascending=False, kind="stable")
+    table = runs.sort_values("log_z", ascending=False, kind="stable")
     names, size = ("log_bf", "probability"), (9.0, 1.5 + 0.36 * len(table))
     panels = open_panels(names, size, FACTOR_VISUALS, options, columns=2)
     _draw_factors(panels[0], table)

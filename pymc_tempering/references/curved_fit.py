@@ -190,7 +190,7 @@ def _wide_directions(
     def product(v: np.ndarray) -> np.ndarray:
         step = TURN * np.where(inside, v.ravel(), 0.0)
         up, down = (_scores(warp, bases + sign * step, terms) for sign in (1.0, -1.0))
-        bent: np.ndarray = (down - up).mean(axis=0) / (2.0 * TURN)
+        bent = (down - up).mean(axis=0) / (2.0 * TURN)
         return np.where(inside, np.nan_to_num(bent), v.ravel())
 
     curvature = LinearOperator((size, size), matvec=product, dtype=float)

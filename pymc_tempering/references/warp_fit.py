@@ -130,7 +130,7 @@ def spread_scores(xs: np.ndarray, *, ordered: bool = False) -> np.ndarray:
         (rankdata(each, axis=0) - 0.5 * (n + 1)) * np.sqrt(12.0) / n
         for each in (inner, np.abs(residuals))
     )
-    scores: np.ndarray = ranks.T @ size_ranks / np.sqrt(n)
+    scores = ranks.T @ size_ranks / np.sqrt(n)
     scores[spread == 0], scores[:, spread == 0] = 0.0, 0.0
     return np.triu(scores, 1) if ordered else scores - np.diag(np.diag(scores))
 

@@ -119,7 +119,7 @@ def read_chains(plan: Plan, parts: Sequence[bytes]) -> tuple[list[ChainRun], dic
         The parts contradict themselves.
     """
     codec = chain_codec(plan)
-    read: list[dict[str, Any]] = [codec.from_bytes(part) for part in parts]
+    read = [codec.from_bytes(part) for part in parts]
     pieces = zip(*(each.pop("pieces") for each in read), strict=True)
     return [joined(own) for own in pieces], read[-1]
 

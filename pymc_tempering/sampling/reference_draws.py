@@ -13,7 +13,7 @@ import numpy as np
 
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.threads import Task, paced, run_tasks
+from pymc_tempering.core.threads import paced, run_tasks
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.references.prior import Reference, evaluate_draws
 from pymc_tempering.sampling.call import Job
@@ -146,7 +146,7 @@ def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:
         return draw_log_ratio(reference, size, own, stop, deadline)
 
     rngs = beside.rng.spawn(len(sizes))
-    tasks: list[Task[Drawn]] = [partial(work, *own) for own in zip(sizes, rngs, strict=True)]
+    tasks = [partial(work, *own) for own in zip(sizes, rngs, strict=True)]
     parts, interrupted = run_tasks(tasks, job.cores, deadline=deadline)
     log_ratio = np.concatenate([beside.log_ratio, *(one for one, _ in parts)])
     n_undefined = beside.n_undefined + sum(n for _, n in parts)

@@ -71,8 +71,7 @@ def read_about(part: bytes, packages: Iterable[str]) -> dict[str, Any]:
     """
     plain, _ = unpack(part)  # of another version even the classes may be others
     check_versions(plain["dict"]["versions"]["dict"], packages)
-    about: dict[str, Any] = CODEC.from_bytes(part)
-    return about
+    return CODEC.from_bytes(part)
 
 
 def check_versions(stored: dict[str, str], packages: Iterable[str]) -> None:

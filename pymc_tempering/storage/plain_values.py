@@ -140,7 +140,7 @@ class Codec:
 
     def _made(self, name: str, inside: dict[str, Any]) -> Any:
         """Make a value of a class that may be stored."""
-        cls: Any = next((c for c in self.classes if c.__name__ == name), None)
+        cls = next((c for c in self.classes if c.__name__ == name), None)
         if cls is None:
             raise ValueError(f"An entry of the unknown class {name!r}.")
         if set(inside) != set(field_names(cls)):

@@ -126,5 +126,4 @@ def emptiest(angles: np.ndarray) -> np.ndarray:
     places = np.linspace(-np.pi, np.pi, N_PLACES, endpoint=False)
     places = places.reshape(-1, *[1] * angles.ndim)
     distance = np.abs(np.angle(np.exp(1j * (angles - places)))).min(axis=1)
-    best: np.ndarray = places.ravel()[distance.argmax(axis=0)]
-    return best
+    return places.ravel()[distance.argmax(axis=0)]

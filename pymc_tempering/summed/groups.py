@@ -112,8 +112,7 @@ def _log_density(model: pm.Model, rv: Variable, value: Variable) -> Variable:
     stand_in = rv.type(name=f"{rv.name}_value")
     term = pm.logp(alone, stand_in)
     back = {stand_in: value} | {plain: v for v, plain in parents.items()}
-    found: Variable = graph_replace([term], back, strict=False)[0]
-    return found
+    return graph_replace([term], back, strict=False)[0]
 
 
 def log_terms(

@@ -7,7 +7,6 @@ output depended on all inputs, so that a scope may be too large and never too sm
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pytensor
@@ -116,8 +115,7 @@ def _through(
         axes = range(node.inputs[0].type.ndim) if op.axis is None else op.axis
         [dep] = of_inputs
         assert dep is not None
-        found: Dep = dep.any(axis=tuple(axes))
-        return found
+        return dep.any(axis=tuple(axes))
     sets = isinstance(op, SETS) and op.set_instead_of_inc
     if isinstance(op, MOVES) or sets:
         moved = range(len(node.inputs)) if isinstance(op, MakeVector) else range(2 if sets else 1)
@@ -177,8 +175,7 @@ def _moved(
         given.append(pytensor.tensor.constant(np.arange(first, first + size).reshape(shape)))
         first += size
     numbers = node.op.make_node(*given).outputs[0].eval(mode=python_mode())
-    found: Dep = np.concatenate(rows)[np.asarray(numbers)]
-    return found
+    return np.concatenate(rows)[np.asarray(numbers)]
 
 
 def _picked(node: Apply, deps: Sequence[Dep | None], shape: tuple[int, ...], n: int) -> Dep | None:
@@ -200,7 +197,7 @@ def _picked(node: Apply, deps: Sequence[Dep | None], shape: tuple[int, ...], n: 
 
 def split_sums(term: Variable) -> list[Variable]:
     """Terms whose elements sum to those of a term: what outer sums add up."""
-    node: Any = term.owner
+    node = term.owner
     if node is not None and term.type.ndim == 0:
         if isinstance(node.op, CAReduce) and str(node.op.scalar_op) == "add":
             return split_sums(node.inputs[0])

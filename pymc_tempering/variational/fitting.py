@@ -15,7 +15,6 @@ from pymc.variational.opvi import Approximation
 from pymc_tempering.arguments import as_seed, check_whole
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import status_line
-from pymc_tempering.core.threads import Task
 from pymc_tempering.exceptions import (
     ArgumentError,
     DiscreteVariableError,
@@ -230,9 +229,7 @@ def fits_sent(
     if run.plan.log_c is not None and run.plan.log_c_mcse is not None:
         options = replace(options, log_c=(run.plan.log_c, run.plan.log_c_mcse))
     crew = Crew(executor, pack_made("The model", _named, model), _named(model))
-    tasks: list[Task[FitEnd]] = [
-        partial(_fit_one, model, options, start, place) for place, start in enumerate(starts)
-    ]
+    tasks = [partial(_fit_one, model, options, start, place) for place, start in enumerate(starts)]
     with status_line(progressbar) as report:
         ends, _ = run_work(tasks, crew, lambda done: report(f"Fits: {done} of {len(tasks)}"))
     if not ends:

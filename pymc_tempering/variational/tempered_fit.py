@@ -393,7 +393,7 @@ def draw_annealing(top: Panel, bottom: Panel, reports: Mapping[str, TemperedFit]
     low, high = low - 0.15 * room, high + 0.1 * room
     for k, ((name, report), color) in enumerate(zip(reports.items(), colors, strict=False)):
         style = {"color": color, "part": str(k)}
-        line: dict[str, Any] = {"width": 1.6, "linestyle": LINES[k % len(LINES)]} | style
+        line = {"width": 1.6, "linestyle": LINES[k % len(LINES)]} | style
         at, elbo = curves[k]
         label = name or report.method.replace("_", " ")
         first = int(np.flatnonzero(elbo < low)[-1]) + 1 if np.any(elbo < low) else 0

@@ -9,6 +9,9 @@ import numpy as np
 
 from pymc_tempering.exceptions import ArgumentError
 
+RandomSeed = int | np.random.Generator | None
+"""What `random_seed` may be: a seed, a generator, or None for another seed each time."""
+
 
 def check_choice(name: str, value: Any, allowed: Iterable[str], more: str = "") -> None:
     """Raise a ValueError unless the value is allowed; `more` adds to the list of allowed values."""
@@ -66,7 +69,7 @@ def rng_of(random_seed: Any) -> np.random.Generator:
         ) from None
 
 
-def as_seed(random_seed: int | np.random.Generator | None) -> int | None:
+def as_seed(random_seed: RandomSeed) -> int | None:
     """Return a seed for code that takes no generator, drawn from it if one is given."""
     if isinstance(random_seed, np.random.Generator):
         return int(random_seed.integers(2**31))

@@ -15,7 +15,7 @@ from pymc_tempering.annealed.schedule import (
     make_schedule,
     opened,
 )
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import RandomSeed, check_whole
 from pymc_tempering.arrays.carried import (
     MIN_PARTICLES,
     N_SHARE,
@@ -50,7 +50,7 @@ def ais(
     transition: KernelChoice = None,
     cores: int | None = None,
     executor: Executor | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Evidence:
@@ -143,7 +143,7 @@ def hais(
     betas: int | Sequence[float] | None = None,
     cores: int | None = None,
     executor: Executor | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Evidence:
@@ -256,7 +256,7 @@ def reverse_ais(
     transition: KernelChoice = None,
     cores: int | None = None,
     executor: Executor | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Evidence:
@@ -446,7 +446,7 @@ def sandwich(
     transition: KernelChoice = None,
     cores: int | None = None,
     executor: Executor | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Sandwich:

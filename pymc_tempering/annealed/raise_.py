@@ -17,7 +17,7 @@ from pymc_tempering.annealed.schedule import (
     make_schedule,
     opened,
 )
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import RandomSeed, check_whole
 from pymc_tempering.arrays.carried import (
     MIN_PARTICLES,
     N_SHARE,
@@ -52,7 +52,7 @@ def raise_(
     transition: KernelChoice = None,
     cores: int | None = None,
     executor: Executor | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Evidence:

@@ -11,7 +11,7 @@ from time import perf_counter
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.arguments import check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, check_whole, rng_of
 from pymc_tempering.arrays.carried import (
     N_SHARE,
     Betas,
@@ -264,7 +264,7 @@ def opened(
     betas: Betas,
     cores: int | None,
     executor: Executor | None,
-    random_seed: int | np.random.Generator | None,
+    random_seed: RandomSeed,
     progressbar: bool,
     *,
     reversal: bool = False,

@@ -16,7 +16,7 @@ from pymc_tempering.annealed.schedule import (
     learn_path,
     opened,
 )
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import RandomSeed, check_whole
 from pymc_tempering.arrays.carried import Betas, given_betas
 from pymc_tempering.chain.particles import draw_particles, sweep
 from pymc_tempering.core.threads import Task
@@ -72,7 +72,7 @@ def smc(
     transition: KernelChoice = None,
     cores: int | None = None,
     executor: Executor | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Evidence:

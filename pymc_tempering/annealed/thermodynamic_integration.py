@@ -15,7 +15,7 @@ from pymc_tempering.annealed.schedule import (
     learn_path,
     opened,
 )
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import RandomSeed, check_choice, check_whole
 from pymc_tempering.arrays.carried import given_betas
 from pymc_tempering.chain.particles import draw_particles, place, sweep
 from pymc_tempering.core.ladder import barrier_of
@@ -70,7 +70,7 @@ def thermodynamic_integration(
     transition: KernelChoice = None,
     cores: int | None = None,
     executor: Executor | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Evidence:

@@ -6,7 +6,7 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.arguments import check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, check_whole, rng_of
 from pymc_tempering.arrays.array_density import (
     ArrayDensity,
     Move,
@@ -220,9 +220,7 @@ class ArrayAnnealing:
     betas: np.ndarray
     n_pilot: int = 0
 
-    def ais(
-        self, n_particles: int = 100, *, random_seed: int | np.random.Generator | None = None
-    ) -> Evidence:
+    def ais(self, n_particles: int = 100, *, random_seed: RandomSeed = None) -> Evidence:
         """Estimate log Z by annealed importance sampling (Neal 2001), below it in expectation.
 
         Parameters
@@ -252,7 +250,7 @@ class ArrayAnnealing:
         states: States,
         chain: np.ndarray | None = None,
         *,
-        random_seed: int | np.random.Generator | None = None,
+        random_seed: RandomSeed = None,
     ) -> Evidence:
         """Estimate log Z by annealing draws of the density down (Grosse et al. 2015), from above.
 
@@ -295,7 +293,7 @@ class ArrayAnnealing:
         states: States,
         chain: np.ndarray | None = None,
         *,
-        random_seed: int | np.random.Generator | None = None,
+        random_seed: RandomSeed = None,
     ) -> Sandwich:
         """Bracket log Z between :meth:`ais` and :meth:`reverse_ais`, with as many particles each.
 
@@ -319,7 +317,7 @@ class ArrayAnnealing:
         complete: Complete,
         n_particles: int = 20,
         *,
-        random_seed: int | np.random.Generator | None = None,
+        random_seed: RandomSeed = None,
     ) -> DataBounds:
         """Bound the log likelihood of data from below, all of them at once (Burda et al. 2015).
 
@@ -375,7 +373,7 @@ def annealing(
     *,
     rungs_per_barrier: float = 40.0,
     n_pilot: int = 100,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
 ) -> ArrayAnnealing:
     """Choose a schedule over the path of a density over arrays, for AIS and its relatives.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.arguments import check_choice, check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, check_choice, check_whole, rng_of
 from pymc_tempering.arrays.array_annealing import anneal_arrays, rungs_on
 from pymc_tempering.arrays.array_density import ArrayDensity, States, check_density
 from pymc_tempering.arrays.carried import Betas, check_schedule
@@ -242,7 +242,7 @@ def temper(
     max_rounds: int = 10,
     ladder_move: str = "metropolized_gibbs",
     keep_cold: bool = True,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
 ) -> ArrayRun:
     """Sample a density over arrays by simulated tempering, all chains in lockstep.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_choice, rng_of
+from pymc_tempering.arguments import RandomSeed, check_choice, rng_of
 from pymc_tempering.bridge.optimal_bridge import Bridge, draw_effects, fit_bridge, fit_correlation
 from pymc_tempering.bridge.proposals import PROPOSALS, Fit, find_fit
 from pymc_tempering.bridge.target import Target, check_log_density, find_target
@@ -67,7 +67,7 @@ def bridge_sampling(
     proposal: str = "t",
     draws: int | None = None,
     cores: int | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Evidence:

@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import rng_of
+from pymc_tempering.arguments import RandomSeed, rng_of
 from pymc_tempering.bridge.bridge_sampling import check_proposal, lost_warnings
 from pymc_tempering.bridge.proposals import find_fit
 from pymc_tempering.bridge.target import Target, check_states, find_target
@@ -38,7 +38,7 @@ def importance_sampling(
     proposal: str = "mixture",
     draws: int = 10_000,
     cores: int | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Evidence:

@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from pymc.backends.arviz import find_observations
 
-from pymc_tempering.arguments import called_as, check_choice, check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, called_as, check_choice, check_whole, rng_of
 from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.comparison.runs import prior_in, runs_by_name
 from pymc_tempering.core.cycles import FloatArray
@@ -35,7 +35,7 @@ def bayes_factor(
     scale: str = "kass_raftery",
     check_data: bool = True,
     cores: int | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> BayesFactor:
@@ -120,7 +120,7 @@ def compare(
     prior: Mapping[str, float] | None = None,
     check_data: bool = True,
     cores: int | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from pymc.backends.base import MultiTrace
 from pymc.variational.opvi import Approximation
 from scipy.special import stdtrit
 
-from pymc_tempering.arguments import check_choice, check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, check_choice, check_whole, rng_of
 from pymc_tempering.comparison.runs import is_row, row_evidence
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import kish, log_mean, log_mean_error
@@ -60,7 +60,7 @@ def log_marginal_likelihood(
     *,
     method: str | None = None,
     cores: int | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> Evidence:

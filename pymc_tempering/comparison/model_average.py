@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.arguments import called_as, check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, called_as, check_whole, rng_of
 from pymc_tempering.comparison.compare import (
     ModelLike,
     all_evidence,
@@ -45,7 +45,7 @@ def average(
     draws: int | None = None,
     check_data: bool = True,
     cores: int | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> xr.DataTree:

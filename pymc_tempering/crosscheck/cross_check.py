@@ -12,7 +12,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.annealed.schedule import WeightedEnds, compile_annealing
-from pymc_tempering.arguments import check_kind, check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, check_kind, check_whole, rng_of
 from pymc_tempering.bridge.proposals import find_fit
 from pymc_tempering.bridge.target import check_log_density, find_target
 from pymc_tempering.crosscheck.judge import DrawCheck, Entry, compare_draws
@@ -46,7 +46,7 @@ def cross_check(
     methods: Sequence[str] | None = None,
     *,
     others: Mapping[str, Evidence] | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     cores: int | None = None,
     executor: Executor | None = None,
     progressbar: bool = True,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import RandomSeed, check_whole
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.calibration import Calibration
 from pymc_tempering.exceptions import (
@@ -44,7 +44,7 @@ def calibrate(
     *,
     prior_odds: float | Mapping[str, float] | None = None,
     executor: Executor | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     path: str | os.PathLike[str] | None = None,
     progressbar: bool = True,
     quiet: bool = False,

@@ -16,6 +16,7 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
+from pymc_tempering.arguments import RandomSeed
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.result import DATA, FAILED
@@ -172,7 +173,7 @@ def by_name(argument: str, things: Any) -> dict[str, Any]:
     return named
 
 
-def root_seed(random_seed: int | np.random.Generator | None) -> int:
+def root_seed(random_seed: RandomSeed) -> int:
     """Return the number that the seeds of all runs come from; a fresh one for None."""
     if isinstance(random_seed, np.random.Generator):
         return int(random_seed.integers(2**63))
@@ -309,7 +310,7 @@ def sample_many(
     executor: Executor | None = None,
     path: str | os.PathLike[str] | None = None,
     save_draws: bool = True,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
     **sample_arguments: Any,
@@ -400,7 +401,7 @@ def run_cases(
     executor: Executor | None,
     path: str | os.PathLike[str] | None,
     save_draws: bool,
-    random_seed: int | np.random.Generator | None,
+    random_seed: RandomSeed,
     show: bool,
     given: Mapping[str, Any],
     caller: str = "sample_many",

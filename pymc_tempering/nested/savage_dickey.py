@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import called_as, check_choice, check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, called_as, check_choice, check_whole, rng_of
 from pymc_tempering.bridge.bridge_sampling import mixing_warnings
 from pymc_tempering.bridge.target import (
     Target,
@@ -198,7 +198,7 @@ def savage_dickey(
     draws: int = 2000,
     scale: str = "kass_raftery",
     cores: int | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
 ) -> SavageDickey:

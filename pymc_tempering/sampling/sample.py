@@ -9,11 +9,10 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
-import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import called_as, check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, called_as, check_whole, rng_of
 from pymc_tempering.chain.pieces import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
@@ -66,7 +65,7 @@ def sample(
     cores: int | None = None,
     executor: Executor | None = None,
     model: pm.Model | CompiledModel | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool | str = True,
     progressbar_theme: Any = None,
     quiet: bool = False,

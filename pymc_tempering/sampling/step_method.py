@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_tempering.arguments import rng_of
+from pymc_tempering.arguments import RandomSeed, rng_of
 from pymc_tempering.borrowed.private import BlockedStepWithBars
 from pymc_tempering.chain.chains import (
     ChainState,
@@ -186,7 +186,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         rung_weights: RungWeights | None = None,
         check_looks: int = 100,
         cores: int = 1,
-        random_seed: int | np.random.Generator | None = None,
+        random_seed: RandomSeed = None,
         progressbar: bool = True,
         quiet: bool = False,
         rng: Any = None,

@@ -8,7 +8,7 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_tempering.arguments import check_kind, rng_of
+from pymc_tempering.arguments import RandomSeed, check_kind, rng_of
 from pymc_tempering.comparison.compare import check_same_data
 from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
@@ -41,7 +41,7 @@ def prior_sensitivity(
     var_names: Sequence[str] | None = None,
     rerun: bool = True,
     cores: int | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     quiet: bool = False,
     sample_kwargs: Mapping[str, Any] | None = None,

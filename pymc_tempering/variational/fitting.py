@@ -12,7 +12,7 @@ import numpy as np
 import pymc as pm
 from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import as_seed, check_whole
+from pymc_tempering.arguments import RandomSeed, as_seed, check_whole
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import status_line
 from pymc_tempering.exceptions import (
@@ -291,7 +291,7 @@ def fit(
     total_grad_norm_constraint: float | None = None,
     start: dict[str, Any] | None = None,
     start_sigma: dict[str, Any] | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     backend: str | None = None,
     compile_kwargs: dict[str, Any] | None = None,

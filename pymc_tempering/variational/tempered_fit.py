@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import as_seed, check_whole
+from pymc_tempering.arguments import RandomSeed, as_seed, check_whole
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import text_as_html
 from pymc_tempering.evidence.result import Evidence, counted, plus_minus
@@ -230,7 +230,7 @@ def to_datatree(
     approx: Approximation,
     draws: int = 1000,
     *,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
 ) -> xr.DataTree:
     """Put a fit into a DataTree: draws, ELBO and temperature history.
 

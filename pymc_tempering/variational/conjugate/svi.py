@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from pymc_tempering.arguments import check_choice, check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, check_choice, check_whole, rng_of
 from pymc_tempering.exceptions import DataError, TemperatureError, warn_user
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals, Local
 from pymc_tempering.variational.conjugate.svi_fit import Fit, elbo
@@ -398,7 +398,7 @@ def svi(
     tol: float = 1e-7,
     elbo_every: int | None = None,
     initial: Globals | None = None,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
     callback: Callable[[int, Globals], None] | None = None,
 ) -> Fit:
     """Fit a conjugate model by variational inference, plain, annealed or tempered.

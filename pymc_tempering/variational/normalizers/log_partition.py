@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 from scipy.interpolate import BarycentricInterpolator
 
-from pymc_tempering.arguments import as_seed
+from pymc_tempering.arguments import RandomSeed, as_seed
 from pymc_tempering.core.status import text_as_html
 from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.exceptions import NormalizerError, warn_user
@@ -184,7 +184,7 @@ def log_partition(
     *,
     draws: int | None = None,
     max_time: float = 300.0,
-    random_seed: int | np.random.Generator | None = None,
+    random_seed: RandomSeed = None,
 ) -> LogPartition:
     r"""Log of the tempered partition function of a model.
 

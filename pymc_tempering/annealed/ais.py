@@ -5,7 +5,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 
 from pymc_tempering.annealed.schedule import (
@@ -31,7 +30,7 @@ from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.same_model import check_same_model, untold_model
@@ -43,7 +42,7 @@ N_PARTICLES = 1000
 
 
 def ais(
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     n_particles: int = N_PARTICLES,
     betas: int | Sequence[float] | None = None,
@@ -137,7 +136,7 @@ def ais(
 
 
 def hais(
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     n_particles: int = N_PARTICLES,
     betas: int | Sequence[float] | None = None,
@@ -249,7 +248,7 @@ def ais_with_ends(call: Annealing, most: int | None = None) -> tuple[Evidence, W
 
 def reverse_ais(
     idata: xr.DataTree,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     n_particles: int = 1000,
     betas: int | Sequence[float] | None = None,
@@ -439,7 +438,7 @@ def annealed_down(call: Annealing, schedule: BetaSchedule, states: PosteriorStat
 
 def sandwich(
     idata: xr.DataTree,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     n_particles: int = 1000,
     betas: int | Sequence[float] | None = None,

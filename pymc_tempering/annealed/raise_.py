@@ -33,7 +33,7 @@ from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.constrain import compile_constrain
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.layout import is_discrete, model_layout
 from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.python_mode import compile_alone
@@ -45,7 +45,7 @@ FINER, MIN_FINE = 8, 100
 
 def raise_(
     data: Mapping[str, Any],
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     n_particles: int = 500,
     betas: int | Sequence[float] | None = None,

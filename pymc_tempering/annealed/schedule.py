@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from time import perf_counter
 
 import numpy as np
-import pymc as pm
 
 from pymc_tempering.arguments import RandomSeed, check_whole, rng_of
 from pymc_tempering.arrays.carried import (
@@ -35,7 +34,7 @@ from pymc_tempering.kernels.assign import KernelChoice, assign_kernels, compile_
 from pymc_tempering.kernels.hmc import Persistent
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.references.prior import Prior, Reference, evaluate_draws
 from pymc_tempering.summed.sum_out import without_sums
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
@@ -96,7 +95,7 @@ class Movers:
 
 
 def compile_movers(
-    model: pm.Model | CompiledModel | None,
+    model: ModelLike | None,
     transition: KernelChoice,
     report: Callable[[str], None],
     *,
@@ -242,7 +241,7 @@ class Annealing:
 
 
 def compile_annealing(
-    model: pm.Model | CompiledModel | None,
+    model: ModelLike | None,
     transition: KernelChoice,
     rng: np.random.Generator,
     cores: int | None,
@@ -259,7 +258,7 @@ def compile_annealing(
 
 @contextmanager
 def opened(
-    model: pm.Model | CompiledModel | None,
+    model: ModelLike | None,
     transition: KernelChoice,
     betas: Betas,
     cores: int | None,

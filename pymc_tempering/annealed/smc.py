@@ -6,7 +6,6 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 import numpy as np
-import pymc as pm
 
 from pymc_tempering.annealed.schedule import (
     Annealing,
@@ -30,7 +29,7 @@ from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings, with_undefined
 from pymc_tempering.executors.chunks import run_work
 from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.references.prior import Reference
 
 MIN_ISLANDS, MIN_ISLAND_PARTICLES = 10, 50
@@ -63,7 +62,7 @@ class Island(NamedTuple):
 
 
 def smc(
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     n_particles: int = N_PARTICLES,
     islands: int = N_ISLANDS,

@@ -6,7 +6,6 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 import numpy as np
-import pymc as pm
 
 from pymc_tempering.annealed.schedule import (
     Annealing,
@@ -28,7 +27,7 @@ from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.executors.chunks import run_work
 from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
@@ -60,7 +59,7 @@ class Rung(NamedTuple):
 
 
 def thermodynamic_integration(
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     draws: int = 100,
     chains: int = 20,

@@ -20,7 +20,7 @@ from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.same_model import stored_density_warnings, untold_model
 
 MAX_RHAT = 1.01
@@ -62,7 +62,7 @@ class BridgedDraws:
 
 def bridge_sampling(
     idata: xr.DataTree,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     proposal: str = "t",
     draws: int | None = None,

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import RandomSeed, rng_of
@@ -25,7 +24,7 @@ from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
 """Degrees of freedom of a t for importance sampling, where tails must not be too light."""
@@ -33,7 +32,7 @@ HEAVY_DOFS = (3.0, 5.0, 8.0)
 
 def importance_sampling(
     idata: xr.DataTree,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     proposal: str = "mixture",
     draws: int = 10_000,

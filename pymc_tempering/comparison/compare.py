@@ -21,9 +21,7 @@ from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.exceptions import DataMismatchError, TemperingError
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model, is_model
-from pymc_tempering.model.handle import CompiledModel
-
-type ModelLike = pm.Model | CompiledModel | None
+from pymc_tempering.model.handle import ModelLike
 
 
 @called_as("bayes_factor(a, b)")
@@ -31,7 +29,7 @@ def bayes_factor(
     a: Any,
     b: Any,
     *,
-    models: Sequence[ModelLike] | None = None,
+    models: Sequence[ModelLike | None] | None = None,
     scale: str = "kass_raftery",
     check_data: bool = True,
     cores: int | None = None,
@@ -116,7 +114,7 @@ def bayes_factor(
 def compare(
     runs: Mapping[str, Any] | Sequence[Any] | pd.DataFrame,
     *,
-    models: Mapping[str, ModelLike] | None = None,
+    models: Mapping[str, ModelLike | None] | None = None,
     prior: Mapping[str, float] | None = None,
     check_data: bool = True,
     cores: int | None = None,
@@ -221,7 +219,10 @@ def of_models[T](named: Mapping[str, T]) -> dict[str, T]:
 
 
 def all_evidence(
-    runs: Mapping[str, Any], models: Mapping[str, ModelLike], check_data: bool, extras: Extras
+    runs: Mapping[str, Any],
+    models: Mapping[str, ModelLike | None],
+    check_data: bool,
+    extras: Extras,
 ) -> list[Evidence]:
     """Estimate each evidence, and warn with the name of the model."""
     check_whole(1, cores=extras.cores)

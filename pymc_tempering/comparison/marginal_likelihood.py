@@ -39,7 +39,7 @@ from pymc_tempering.exceptions import (
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import NO_DRAWS, find_model_if_any, is_model, model_inside
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import CompiledModel, ModelLike
 from pymc_tempering.model.identity import differences, identity_of
 from pymc_tempering.model.same_model import check_same_model, untold_model
 
@@ -56,7 +56,7 @@ VERDICTS = {"agree": "ok", "disagree": "disagreed", "unchecked": "unchecked"}
 @lists_estimators(ESTIMATORS)
 def log_marginal_likelihood(
     idata: Any,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     method: str | None = None,
     cores: int | None = None,

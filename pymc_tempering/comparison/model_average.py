@@ -9,7 +9,6 @@ import xarray as xr
 
 from pymc_tempering.arguments import RandomSeed, called_as, check_whole, rng_of
 from pymc_tempering.comparison.compare import (
-    ModelLike,
     all_evidence,
     check_same_data,
     compare,
@@ -26,6 +25,7 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ArgumentError, warn_user
 from pymc_tempering.model.bambi import NOTED, hint_of
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.handle import ModelLike
 
 GROUPS = ("posterior", "posterior_predictive", "predictions", "log_likelihood")
 """Groups that are averaged where all models have them; the first must be there."""
@@ -39,7 +39,7 @@ def average(
     idatas: Mapping[str, xr.DataTree] | Sequence[xr.DataTree] | pd.DataFrame,
     weights: Weights | None = None,
     *,
-    models: Mapping[str, ModelLike] | Sequence[ModelLike] | None = None,
+    models: Mapping[str, ModelLike | None] | Sequence[ModelLike | None] | None = None,
     prior: Mapping[str, float] | None = None,
     var_names: Sequence[str] | None = None,
     draws: int | None = None,
@@ -182,7 +182,7 @@ def _named(runs: dict[str, Any]) -> dict[str, xr.DataTree]:
 def _shares(
     named: dict[str, xr.DataTree],
     weights: Weights | None,
-    models: Mapping[str, ModelLike],
+    models: Mapping[str, ModelLike | None],
     prior: Mapping[str, float] | None,
     extras: Extras,
 ) -> tuple[FloatArray, FloatArray, str]:

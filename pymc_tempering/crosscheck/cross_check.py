@@ -26,7 +26,7 @@ from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model_if_any
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.same_model import check_same_model
 
 MAX_RUNGS = 400
@@ -42,7 +42,7 @@ MIN_DRAWS = 50
 @lists_estimators(ALL_ESTIMATORS)
 def cross_check(
     idata: xr.DataTree,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     methods: Sequence[str] | None = None,
     *,
     others: Mapping[str, Evidence] | None = None,

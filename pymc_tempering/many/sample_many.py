@@ -39,7 +39,7 @@ from pymc_tempering.executors.chunks import (
 from pymc_tempering.many.folder import Done, Folder, Row, open_folder
 from pymc_tempering.model.bambi import is_bambi, noted
 from pymc_tempering.model.check import find_model, is_model
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import CompiledModel, ModelLike
 from pymc_tempering.model.identity import content_hash
 from pymc_tempering.model.new_data import checked_data, copy_with_data
 from pymc_tempering.sampling.call import refuse
@@ -56,9 +56,7 @@ MOST_THINNED, MOST_RANKED = 99, 50
 """Draws that a value is ranked among, and scalars of a model that are ranked, at most."""
 
 type Builder = Callable[[], pm.Model]
-type Models = (
-    pm.Model | CompiledModel | Sequence[pm.Model | Builder] | Mapping[str, pm.Model | Builder]
-)
+type Models = ModelLike | Sequence[pm.Model | Builder] | Mapping[str, pm.Model | Builder]
 type Datasets = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
 
 

@@ -41,3 +41,7 @@ class CompiledModel:
             A name is unknown, or values have another shape or kind than those of the model.
         """
         return CompiledModel(copy_with_data(self.model, data))
+
+
+ModelLike = pm.Model | CompiledModel
+"""What every front door takes as `model`."""

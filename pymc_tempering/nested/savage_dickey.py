@@ -6,7 +6,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import RandomSeed, called_as, check_choice, check_whole, rng_of
@@ -35,7 +34,7 @@ from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.car import is_car
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.same_model import untold_model
 from pymc_tempering.nested.conditional_density import conditional_density
 from pymc_tempering.nested.null import NullPoint, find_null, given_prior, implied_prior
@@ -191,10 +190,10 @@ def _more(n: int, available: int) -> str:
 @called_as("savage_dickey(idata, model, null={'delta': 0.0})")
 def savage_dickey(
     idata: xr.DataTree,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     null: Mapping[str, Any],
-    null_model: pm.Model | CompiledModel | None = None,
+    null_model: ModelLike | None = None,
     draws: int = 2000,
     scale: str = "kass_raftery",
     cores: int | None = None,

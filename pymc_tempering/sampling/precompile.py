@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pymc as pm
 
 from pymc_tempering.chain.loop import run
 from pymc_tempering.chain.particles import carry_states, sweep_states
@@ -20,7 +19,7 @@ from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import CompiledModel, ModelLike
 from pymc_tempering.model.jit import compile_now
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.terms import find_terms
@@ -50,7 +49,7 @@ def compile_loops(path: Path, kernel: Compound, options: Options) -> None:
 
 
 def compile(
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     kernel: KernelChoice = None,
     tempered: Sequence[str] | None = None,

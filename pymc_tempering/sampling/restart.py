@@ -12,7 +12,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import called_as, check_whole
@@ -28,7 +27,7 @@ from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.bambi import noted
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.identity import differences, identity_of
 from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.terms import find_terms
@@ -97,7 +96,7 @@ def check_versions(stored: dict[str, str], packages: Iterable[str]) -> None:
 def reopen(
     about: dict[str, Any],
     plan: bytes,
-    model: pm.Model | CompiledModel | None,
+    model: ModelLike | None,
     kernel: KernelChoice,
     *,
     cores: int | None,
@@ -177,7 +176,7 @@ def _check_density(job: Job, seal: dict[str, Any]) -> None:
 def resume(
     path: str | os.PathLike[str],
     *,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     kernel: KernelChoice = None,
     cores: int | None = None,
     executor: Executor | None = None,
@@ -298,7 +297,7 @@ def extend(
     idata: xr.DataTree,
     *,
     draws: int,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     kernel: KernelChoice = None,
     cores: int | None = None,
     max_time: float | None = None,

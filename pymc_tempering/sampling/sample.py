@@ -9,7 +9,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
-import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import RandomSeed, called_as, check_whole, rng_of
@@ -23,7 +22,7 @@ from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.bambi import noted
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.call import (
     CHECK_SHARE,
@@ -64,7 +63,7 @@ def sample(
     chains: int = 4,
     cores: int | None = None,
     executor: Executor | None = None,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     random_seed: RandomSeed = None,
     progressbar: bool | str = True,
     progressbar_theme: Any = None,

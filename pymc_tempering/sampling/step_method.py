@@ -35,7 +35,7 @@ from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.origin import origin_of, whole_model
 from pymc_tempering.model.terms import find_terms
@@ -174,7 +174,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         self,
         vars: Any = None,
         *,
-        model: pm.Model | CompiledModel | None = None,
+        model: ModelLike | None = None,
         kernel: KernelChoice = None,
         target_accept: float = 0.8,
         tempered: Any = None,

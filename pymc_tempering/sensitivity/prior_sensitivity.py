@@ -18,7 +18,7 @@ from pymc_tempering.exceptions import warn_user
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.sensitivity.curve import (
     Default,
     change_of_data,
@@ -33,7 +33,7 @@ from pymc_tempering.sensitivity.curve import (
 
 def prior_sensitivity(
     idata: xr.DataTree,
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     scale: Mapping[str, ArrayLike] | None = None,
     *,
     data: Mapping[str, ArrayLike] | None = None,

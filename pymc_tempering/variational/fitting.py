@@ -27,7 +27,7 @@ from pymc_tempering.model.check import find_model, improper_priors
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE, no_search_for_garbage
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.prior import forward_graph
@@ -272,7 +272,7 @@ RUN = "_tempering_run"
 def fit(
     n: int = 10_000,
     method: str = "annealed",
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     *,
     approx: str = "meanfield",
     temperatures: Sequence[float] | None = None,

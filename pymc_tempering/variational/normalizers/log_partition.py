@@ -14,7 +14,7 @@ from pymc_tempering.core.status import text_as_html
 from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.exceptions import NormalizerError, warn_user
 from pymc_tempering.model.check import find_model
-from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.variational.normalizers.averages import (
     MOVES,
@@ -179,7 +179,7 @@ class LogPartition:
 
 
 def log_partition(
-    model: pm.Model | CompiledModel | None = None,
+    model: ModelLike | None = None,
     temperatures: Sequence[float] | np.ndarray = (1.0,),
     *,
     draws: int | None = None,

@@ -13,12 +13,18 @@ RandomSeed = int | np.random.Generator | None
 """What `random_seed` may be: a seed, a generator, or None for another seed each time."""
 
 
+def listed(names: Iterable[Any], most: int | None = None) -> str:
+    """Return names in quotes, with commas between; of more than `most` how many more there are."""
+    quoted = [*map(repr, names)]
+    more = "" if most is None or len(quoted) <= most else f" and {len(quoted) - most} more"
+    return ", ".join(quoted[:most]) + more
+
+
 def check_choice(name: str, value: Any, allowed: Iterable[str], more: str = "") -> None:
     """Raise a ValueError unless the value is allowed; `more` adds to the list of allowed values."""
     known = list(allowed)
     if not (isinstance(value, str) and value in known):
-        listed = ", ".join(map(repr, known))
-        raise ValueError(f"{name} must be one of {listed}{more}, not {value!r}.")
+        raise ValueError(f"{name} must be one of {listed(known)}{more}, not {value!r}.")
 
 
 def check_whole(least: int, **values: int | None) -> None:

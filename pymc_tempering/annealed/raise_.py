@@ -17,7 +17,7 @@ from pymc_tempering.annealed.schedule import (
     make_schedule,
     opened,
 )
-from pymc_tempering.arguments import RandomSeed, check_whole
+from pymc_tempering.arguments import RandomSeed, check_whole, listed
 from pymc_tempering.arrays.carried import (
     MIN_PARTICLES,
     N_SHARE,
@@ -167,7 +167,7 @@ def raise_(
             states = whole_states(call.reference.path.model, latent, values, up.states[alive])
         if not (len(states) and np.isfinite(states).all() and np.isfinite(log_w).all()):
             raise DataMismatchError(
-                f"data {', '.join(map(repr, values))} have zero density in this model: they lie "
+                f"data {listed(values)} have zero density in this model: they lie "
                 "outside the support of a prior, or a potential excludes them."
             )
         share, share_error = call.log_share_alive()
@@ -202,7 +202,7 @@ def checked_values(model: pm.Model, data: Mapping[str, Any]) -> dict[str, np.nda
     expected = {rv.name: tuple(map(int, shapes[rv.name])) for rv in model.free_RVs}
     if unknown := [name for name in data if name not in expected]:
         raise DataMismatchError(
-            f"data names {', '.join(map(repr, unknown))}, which the model does not have among "
+            f"data names {listed(unknown)}, which the model does not have among "
             f"its free variables: {', '.join(expected)}."
         )
     values = {}

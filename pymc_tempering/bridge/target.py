@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, Mixing
@@ -73,7 +74,7 @@ def find_target(
     check_proper(model.free_RVs)
     if unknown := unknown_orders(model):
         raise ModelError(
-            f"The prior of {', '.join(map(repr, unknown))} is ordered, and its probability of that "
+            f"The prior of {listed(unknown)} is ordered, and its probability of that "
             "order, which normalizes it, takes a run of its own: pymc_tempering.sample makes one."
         )
     model = without_sums(model)

@@ -17,7 +17,7 @@ from pymc.backends.base import MultiTrace
 from pymc.variational.opvi import Approximation
 from scipy.special import stdtrit
 
-from pymc_tempering.arguments import RandomSeed, check_choice, check_whole, rng_of
+from pymc_tempering.arguments import RandomSeed, check_choice, check_whole, listed, rng_of
 from pymc_tempering.comparison.runs import is_row, row_evidence
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import kish, log_mean, log_mean_error
@@ -518,7 +518,7 @@ def _advice(thing: Any) -> str:
     known = ", ".join(name for name, *_ in KINDS)
     if not isinstance(thing, xr.DataTree):
         return f"no evidence can be read from a {type(thing).__name__}; what can be passed: {known}"
-    found = ", ".join(map(repr, thing.children)) or "nothing"
+    found = listed(thing.children) or "nothing"
     return (
         f"this DataTree has neither 'sample_stats' of a tempering run nor a 'posterior' (it has "
         f"{found}); what can be passed: {known}. pymc_tempering.sample() makes a run"

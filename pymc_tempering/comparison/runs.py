@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.evidence.result import DATA, FAILED, Evidence
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError
 
@@ -59,23 +60,18 @@ def _rows(door: str, table: pd.DataFrame, check_data: bool) -> dict[str, pd.Seri
         raise ValueError(f"the table has the names {twice} twice: name each model once")
     if failed := [n for n, v in zip(names, table["verdict"], strict=True) if v == FAILED]:
         raise ValueError(
-            f"{len(failed)} of {len(names)} runs failed, {_listed(failed)}: sample them again, or "
-            f"leave them out, {door}(table[table.verdict != {FAILED!r}])"
+            f"{len(failed)} of {len(names)} runs failed, {listed(failed, MOST_NAMED)}: sample them "
+            f"again, or leave them out, {door}(table[table.verdict != {FAILED!r}])"
         )
     data = {name: table.attrs.get(DATA, {}).get(name, "") for name in names}
     other = [name for name in names if data[name] and data[name] != data[names[0]]]
     if check_data and data[names[0]] and other:
         raise DataMismatchError(
-            f"model {names[0]!r} and {len(other)} others, {_listed(other)}, had different observed "
-            "data, so their evidence cannot be compared; check_data=False overrides this for data "
-            "that are the same in another shape"
+            f"model {names[0]!r} and {len(other)} others, {listed(other, MOST_NAMED)}, had "
+            "different observed data, so their evidence cannot be compared; check_data=False "
+            "overrides this for data that are the same in another shape"
         )
     return {name: row for name, (_, row) in zip(names, table.iterrows(), strict=True)}
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(map(repr, names[:MOST_NAMED])) + more
 
 
 def prior_in(runs: Any, prior: Mapping[str, float] | None) -> Mapping[str, float] | None:

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.core.cycles import CycleStats, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, effective_size, khat_limit, kish, pareto_khat
 from pymc_tempering.evidence.datatree import KeptStates, read_states
@@ -399,7 +400,7 @@ def known_names(names: str | Sequence[Any], known: xr.Dataset, whose: str) -> li
     names = [names] if isinstance(names, str) else [str(name) for name in names]
     if unknown := [name for name in names if name not in known.data_vars]:
         raise ValueError(
-            f"var_names {', '.join(map(repr, unknown))} are not among {whose}: "
+            f"var_names {listed(unknown)} are not among {whose}: "
             f"{', '.join(map(str, known.data_vars))}"
         )
     return names

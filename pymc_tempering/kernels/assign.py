@@ -10,7 +10,7 @@ from pymc.step_methods.compound import BlockedStep
 from pytensor.graph.basic import Variable as GraphVariable
 from pytensor.tensor.random.basic import MultinomialRV
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, listed
 from pymc_tempering.exceptions import (
     DiscreteVariableError,
     GradientError,
@@ -267,7 +267,7 @@ def _chosen_kernels(
         if name not in known:
             raise ModelError(
                 f"kernel names {name!r}, which is not a free variable of the model; it has "
-                f"{', '.join(map(repr, known))}."
+                f"{listed(known)}."
             )
         chosen[name] = _checked(find_kernel(item, target_accept), known[name])
     return chosen

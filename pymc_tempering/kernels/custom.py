@@ -18,7 +18,7 @@ from pytensor.compile import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, listed
 from pymc_tempering.exceptions import KernelError
 from pymc_tempering.kernels.contract import KINDS, Block, Kernel, log_density_at, tell
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, RNG, VECTOR
@@ -183,8 +183,8 @@ def _bind(
             )
         if foreign := sorted(set(new) - own):
             raise KernelError(
-                f"The kernel {name!r} returned values of {', '.join(map(repr, foreign))}, which "
-                f"it was not given to move: its variables are {', '.join(map(repr, block.names))}."
+                f"The kernel {name!r} returned values of {listed(foreign)}, which "
+                f"it was not given to move: its variables are {listed(block.names)}."
             )
         for variable, value in new.items():
             part, shape = places[variable]

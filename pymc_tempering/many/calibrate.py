@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.arguments import RandomSeed, check_whole
+from pymc_tempering.arguments import RandomSeed, check_whole, listed
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.calibration import Calibration
 from pymc_tempering.exceptions import (
@@ -214,9 +214,9 @@ def _check(name: str, model: pm.Model, first: pm.Model) -> None:
         "an ordered prior": [rv for rv in free if ordered_transform(model, rv) is not None],
     }.items():
         if found:
-            listed = ", ".join(repr(variable.name) for variable in found)
+            names = listed(variable.name for variable in found)
             raise ModelError(
-                f"models[{name!r}] has {what}: {listed}. Random draws of PyMC do not follow it, so "
+                f"models[{name!r}] has {what}: {names}. Random draws of PyMC do not follow it, so "
                 "that no data can be drawn: calibrate models without it."
             )
     if own != other:

@@ -16,7 +16,7 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import RandomSeed
+from pymc_tempering.arguments import RandomSeed, listed
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.result import DATA, FAILED
@@ -165,7 +165,7 @@ def by_name(argument: str, things: Any) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         twice = sorted({name for name in names if names.count(name) > 1})
         raise ArgumentError(
-            f"{argument} has the names {', '.join(map(repr, twice))} twice, as text: seeds and "
+            f"{argument} has the names {listed(twice)} twice, as text: seeds and "
             "files go by name, so each must be another."
         )
     return named
@@ -512,16 +512,14 @@ def _warn(rows: Mapping[str, Row], n: int, ended: Ended) -> None:
         )
     failed = {name: row for name, row in rows.items() if row.verdict == FAILED}
     if failed:
-        listed = "; ".join(f"{k!r}: {r.message}" for k, r in [*failed.items()][:MOST_NAMED])
+        named = "; ".join(f"{k!r}: {r.message}" for k, r in [*failed.items()][:MOST_NAMED])
         more = f"; and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
-        told.append(f"{len(failed)} of {len(rows)} runs failed: {listed}{more}.")
+        told.append(f"{len(failed)} of {len(rows)} runs failed: {named}{more}.")
     doubtful = [name for name, row in rows.items() if row.verdict not in ("ok", FAILED)]
     if doubtful:
-        named = ", ".join(map(repr, doubtful[:MOST_NAMED]))
-        more = f" and {len(doubtful) - MOST_NAMED} more" if len(doubtful) > MOST_NAMED else ""
         told.append(
-            f"{len(doubtful)} of {len(rows)} runs have another verdict than 'ok': {named}{more}; "
-            "the column message says why."
+            f"{len(doubtful)} of {len(rows)} runs have another verdict than 'ok': "
+            f"{listed(doubtful, MOST_NAMED)}; the column message says why."
         )
     for sentence in told:
         warn_user(sentence)

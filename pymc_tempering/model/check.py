@@ -10,6 +10,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import ImproperPriorError, ModelError
 from pymc_tempering.model.handle import CompiledModel
 
@@ -93,14 +94,14 @@ def check_model(model: pm.Model) -> None:
     small = [rv.name for rv in model.observed_RVs if _is_minibatch(model.rvs_to_values[rv])]
     if small:
         raise ModelError(
-            f"{', '.join(map(repr, small))} is a minibatch. Its likelihood is a random estimate, "
+            f"{listed(small)} is a minibatch. Its likelihood is a random estimate, "
             "so there is no posterior for a chain to sample, and no evidence. Observe all data "
             "here, or fit the minibatches by pmt.fit."
         )
     simulated = [rv.name for rv in model.observed_RVs if isinstance(rv.owner.op, SimulatorRV)]
     if simulated:
         raise ModelError(
-            f"{', '.join(map(repr, simulated))} is a pm.Simulator: it has draws and no density, "
+            f"{listed(simulated)} is a pm.Simulator: it has draws and no density, "
             "and a chain needs the density. pm.sample_smc samples such models."
         )
 

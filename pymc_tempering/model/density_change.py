@@ -9,6 +9,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import Point, compile_over_draws
@@ -71,8 +72,7 @@ def _density_change(model: pm.Model, container: str) -> DensityChange:
     known = {variable.name: variable for variable in model.data_vars}
     if container not in known:
         raise DataMismatchError(
-            f"The model has no pm.Data named {container!r}; it has "
-            f"{', '.join(map(repr, known)) or 'none'}."
+            f"The model has no pm.Data named {container!r}; it has {listed(known) or 'none'}."
         )
     data = known[container]
     rvs = [rv for rv in model.basic_RVs if _depends(rv.owner.inputs, data, model)]

@@ -6,7 +6,7 @@ function of the user, say) is not seen; who needs more compares densities at som
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -15,6 +15,7 @@ import pymc as pm
 from pymc.logprob.transforms import Transform
 from pytensor.graph.basic import Variable
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.memory import GraphWalk, digest, walk_model
 
@@ -90,18 +91,15 @@ def differences(stored: dict[str, dict[str, str]], now: dict[str, dict[str, str]
     for kind, what in (("variables", "free variables"), ("data", "data"), ("terms", "terms")):
         old, new = stored[kind], now[kind]
         if set(old) != set(new):
-            return f"its {what} were {_listed(old)}, and those here are {_listed(new)}"
+            before, here = (listed(names) or "none" for names in (old, new))
+            return f"its {what} were {before}, and those here are {here}"
         changed = [name for name in old if old[name] != new[name]]
         if changed and kind == "variables":
             name = changed[0]
             return f"{name!r} was {old[name]}, and is {new[name]} here"
         if changed:
-            return f"the {what} {_listed(changed)} are others here"
+            return f"the {what} {listed(changed)} are others here"
     return ""
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names)) or "none"
 
 
 def _hash_of(variable: Variable, transform: Transform | None = None) -> str:

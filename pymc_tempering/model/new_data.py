@@ -11,6 +11,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import DataMismatchError
 
 
@@ -59,7 +60,7 @@ def checked_data(model: pm.Model, data: Mapping[str, Any]) -> dict[str, np.ndarr
     for name, given in data.items():
         old = containers.get(name, observed.get(name))
         if old is None:
-            known = ", ".join(map(repr, [*containers, *observed])) or "none"
+            known = listed([*containers, *observed]) or "none"
             raise DataMismatchError(f"The model has no data named {name!r}; its data: {known}.")
         values[name] = checked_value(name, given, _value_of(name, old))
     return values
@@ -82,7 +83,7 @@ def _value_of(name: str, variable: Variable) -> np.ndarray:
     if isinstance(variable, Constant):
         return np.asarray(variable.data)
     sources = [v.name for v in graph_inputs([variable]) if isinstance(v, SharedVariable)]
-    advice = f"; give those of {', '.join(map(repr, sources))}" if sources else ""
+    advice = f"; give those of {listed(sources)}" if sources else ""
     raise DataMismatchError(f"The values of {name!r} are computed from others{advice}.")
 
 

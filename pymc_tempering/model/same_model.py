@@ -7,6 +7,7 @@ import pymc as pm
 import xarray as xr
 from pytensor.compile.sharedvalue import SharedVariable
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.bambi import hint_of
 from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
@@ -107,8 +108,8 @@ def check_same_model(idata: xr.DataTree, model: pm.Model) -> None:
     unknown = [str(name) for name in posterior.data_vars if name not in model.named_vars]
     if lacking and unknown:
         raise DataMismatchError(
-            f"The run has draws of {', '.join(map(repr, unknown))}, and the model has "
-            f"{', '.join(map(repr, lacking))} in their place: pass the model that the run was made "
+            f"The run has draws of {listed(unknown)}, and the model has "
+            f"{listed(lacking)} in their place: pass the model that the run was made "
             f"with.{hint_of(idata['posterior'])}"
         )
     _check_data(idata, model)

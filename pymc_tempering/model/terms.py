@@ -7,6 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
 from pymc_tempering.model.car import is_car, known_car, log_density_of
 from pymc_tempering.model.check import improper_priors
@@ -89,7 +90,7 @@ def find_terms(
     discrete = [rv.name for rv in model.free_RVs if rv.name in wide and is_discrete(rv)]
     if discrete:
         raise DiscreteVariableError(
-            f"The priors of {', '.join(map(repr, discrete))} cannot be drawn from, and no other "
+            f"The priors of {listed(discrete)} cannot be drawn from, and no other "
             "law can stand in for a discrete one. Give the distribution a `random` function."
         )
     if tempered is None:
@@ -97,8 +98,8 @@ def find_terms(
     tempered = [tempered] if isinstance(tempered, str) else list(tempered)
     if unknown := [name for name in tempered if name not in names]:
         raise ModelError(
-            f"tempered names {', '.join(map(repr, unknown))}, not among the observed variables and "
-            f"potentials of the model: {', '.join(map(repr, names))}."
+            f"tempered names {listed(unknown)}, not among the observed variables and "
+            f"potentials of the model: {listed(names)}."
         )
     if not tempered:
         raise ModelError("tempered is empty: name the likelihood terms that beta shall act on.")

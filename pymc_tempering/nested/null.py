@@ -13,6 +13,7 @@ from pymc.logprob.transforms import CircularTransform
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import ImproperPriorError, NullError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.constrain import compile_constrain
@@ -129,13 +130,12 @@ def _find_variable(model: pm.Model, key: str) -> tuple[Variable, str | None]:
     match = re.fullmatch(r"(.+)\[([^\[\]]+)\]", key) if isinstance(key, str) else None
     name, where = (key, None) if key in free or match is None else (match[1], match[2])
     if name not in free:
-        known = ", ".join(map(repr, free))
         why = "is no free variable of the model"
         if name in [d.name for d in model.deterministics]:
             why = "is a Deterministic, which has no prior density of its own"
         raise NullError(
-            f"null names {name!r}, which {why}; free variables: {known}. Write the model with the "
-            "tested quantity as a free variable."
+            f"null names {name!r}, which {why}; free variables: {listed(free)}. Write the model "
+            "with the tested quantity as a free variable."
         )
     if is_discrete(free[name]):
         raise NullError(
@@ -158,7 +158,7 @@ def _check_transform(model: pm.Model, rv: Variable, element: bool, key: str) -> 
     others = [name for name in others if name != rv.name]
     if transform is not None and others:
         raise NullError(
-            f"The support of {rv.name!r} depends on {', '.join(map(repr, others))}, so the null "
+            f"The support of {rv.name!r} depends on {listed(others)}, so the null "
             "is at another place for each draw: give it a fixed support, or compare evidences "
             "with bayes_factor."
         )

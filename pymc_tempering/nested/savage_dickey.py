@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.arguments import RandomSeed, called_as, check_choice, check_whole, rng_of
+from pymc_tempering.arguments import (
+    RandomSeed,
+    called_as,
+    check_choice,
+    check_whole,
+    listed,
+    rng_of,
+)
 from pymc_tempering.bridge.bridge_sampling import mixing_warnings
 from pymc_tempering.bridge.target import (
     Target,
@@ -380,7 +387,7 @@ def _check_coordinates(target: Target, point: NullPoint) -> None:
     wide = [n for n in point.elements if n in path.terms.wide or is_car(path.model[n])]
     if wide:
         raise NullError(
-            f"The prior of {', '.join(map(repr, wide))} is known only up to a constant, so its "
+            f"The prior of {listed(wide)} is known only up to a constant, so its "
             "density at the null is not known: compare evidences with bayes_factor."
         )
 

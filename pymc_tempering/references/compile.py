@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from scipy.special import logsumexp
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.core.cycles import OVERFLOWS
 from pymc_tempering.core.deadline import NEVER, Deadline, deadline_in, in_round_seconds
 from pymc_tempering.core.threads import Pace
@@ -165,7 +166,7 @@ def _about_data(model: pm.Model) -> str:
     bad = [name for name, values in data.items() if not np.isfinite(values).all()]
     if not bad:
         return ""
-    return f" The data of {', '.join(map(repr, bad))} are not all finite: leave such values out."
+    return f" The data of {listed(bad)} are not all finite: leave such values out."
 
 
 def _in_one_line(error: Exception) -> str:
@@ -340,7 +341,7 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
     path = prior.path
     if names := not_of_sum_zero(path.model):
         raise PriorDrawsError(
-            f"{', '.join(map(repr, names))} has a zero-sum transform, and a distribution whose "
+            f"{listed(names)} has a zero-sum transform, and a distribution whose "
             "draws do not sum to zero: draws and density disagree. Use pm.ZeroSumNormal."
         )
     number = max(FEW, N_CHECK * DEAREST // max(DEAREST, path.work))

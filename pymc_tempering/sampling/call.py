@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import check_choice, check_whole, listed
 from pymc_tempering.chain.loop import LADDER_MOVES
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder, RungWeights, check_betas
@@ -365,7 +365,7 @@ def check_kept_names(model: pm.Model, var_names: Sequence[str] | None) -> None:
     unknown = [name for name in var_names or () if name not in known]
     if unknown:
         raise ValueError(
-            f"var_names {', '.join(map(repr, unknown))} are not among the model's unobserved "
+            f"var_names {listed(unknown)} are not among the model's unobserved "
             f"variables: {', '.join(known)}."
         )
 

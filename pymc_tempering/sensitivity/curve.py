@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.bridge.bridge_sampling import bridge_draws
 from pymc_tempering.comparison.marginal_likelihood import is_model_alone, is_smc_run
 from pymc_tempering.core.cycles import FloatArray
@@ -154,7 +155,7 @@ def check_draws(idata: object) -> None:
     elif "variational" in idata.children:
         why = "the draws of a fit are those of an approximation, not of the posterior"
     elif "posterior" not in idata.children:
-        found = ", ".join(map(repr, idata.children)) or "nothing"
+        found = listed(idata.children) or "nothing"
         why = f"this DataTree has no 'posterior' (it has {found})"
     if why:
         raise NotTemperedError(f"{why}: {HELP}")

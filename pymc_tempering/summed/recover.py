@@ -11,6 +11,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import ModelError, warn_user
 from pymc_tempering.model.constrain import compile_over_draws
 from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
@@ -145,7 +146,7 @@ class Recovery:
         names = [r.rv.name for group in self.groups for r in group.ranges]
         kernels = ", ".join(f"{name!r}: 'slice'" for name in names)
         return (
-            f"The sum over {', '.join(map(repr, names))} {why}, so log Z may be wrong. Give the "
+            f"The sum over {listed(names)} {why}, so log Z may be wrong. Give the "
             f"variables kernels, with which they are not summed out: kernel={{{kernels}}}."
         )
 

@@ -17,6 +17,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import (
     DiscreteVariableError,
     ModelError,
@@ -194,8 +195,7 @@ class NormalizerGroup:
 
     def label(self) -> str:
         """Names of its terms and of what they depend on, for messages."""
-        terms = ", ".join(map(repr, self.terms))
-        return f"{terms} (which depends on {', '.join(map(repr, self.variables))})"
+        return f"{listed(self.terms)} (which depends on {listed(self.variables)})"
 
 
 def whole_data(graph: Variable) -> Variable:

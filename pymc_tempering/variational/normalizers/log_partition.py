@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 from scipy.interpolate import BarycentricInterpolator
 
-from pymc_tempering.arguments import RandomSeed, as_seed
+from pymc_tempering.arguments import RandomSeed, as_seed, listed
 from pymc_tempering.core.status import text_as_html
 from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.exceptions import NormalizerError, warn_user
@@ -269,7 +269,7 @@ def _groups(model: pm.Model) -> tuple[list[FixedNormalizer], list[NormalizerGrou
     slow = [rv.name for rv in likelihood_terms(model) if is_slow_to_compile(check_random(rv))]
     if slow:
         logger.info(
-            f"Compiling the normalizer of {', '.join(map(repr, slow))}, an integral: about 10 s of "
+            f"Compiling the normalizer of {listed(slow)}, an integral: about 10 s of "
             "CPU time, the first time a minute"
         )
     return build_groups(model)

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import LikelihoodError
-
-type FloatArray = NDArray[np.float64]
 
 MIN_ESS = 10.0
 """Effective number of independent weights below which no error is stated."""

@@ -4,7 +4,6 @@ From recorded chains to a DataTree it goes by the same road as `pm.sample`.
 """
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import nan
@@ -22,6 +21,7 @@ from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.loop import STEPS
 from pymc_tempering.core.deadline import Cut, in_words, tell_cuts
 from pymc_tempering.core.installed import OWN, own_version
+from pymc_tempering.core.status import logger
 from pymc_tempering.evidence.datatree import (
     LOOKS_GROUP,
     REFERENCE_GROUP,
@@ -310,8 +310,6 @@ def padded(chains: Sequence[np.ndarray], length: int, fill: Any = None) -> np.nd
         own[len(rows) :] = rows[:1] if fill is None else fill
     return whole
 
-
-logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
 BEFORE_SEARCH = ("prior_constant", "annealed_pass", "fit")
 """Stages of a call that come before the search."""

@@ -30,6 +30,7 @@ from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.loop import new_record
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.ladder import RungWeights
+from pymc_tempering.core.status import logger
 from pymc_tempering.exceptions import ModelError, StuckChainError, warn_user
 from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
@@ -44,8 +45,6 @@ from pymc_tempering.references.prior import Fitted, Prior, Reference
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.precompile import compile_prior_alone, with_prior_constant
-
-logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
 ROOM = 110
 """Characters of a terminal that PyMC's table of progress needs for two columns more."""

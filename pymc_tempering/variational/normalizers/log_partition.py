@@ -1,6 +1,5 @@
 """The tempered partition function C(T) of a PyMC model: the prior average of its normalizers."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import process_time
@@ -10,7 +9,7 @@ import pymc as pm
 from scipy.interpolate import BarycentricInterpolator
 
 from pymc_tempering.arguments import RandomSeed, as_seed, listed
-from pymc_tempering.core.status import text_as_html
+from pymc_tempering.core.status import logger, text_as_html
 from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.exceptions import NormalizerError, warn_user
 from pymc_tempering.model.check import find_model
@@ -36,8 +35,6 @@ from pymc_tempering.variational.normalizers.tempered_normalizer import (
     is_slow_to_compile,
 )
 from pymc_tempering.variational.temperatures import check_temperatures
-
-logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
 N_NODES = 21
 """Temperatures of the interpolation."""

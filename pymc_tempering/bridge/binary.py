@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import expit, gammaln
 
-from pymc_tempering.bridge.target import Target, without_lost
+from pymc_tempering.bridge.target import Normalized, Target, without_lost
 from pymc_tempering.core.weighting import kish
 
 LEAST_CHANCE = 0.001
@@ -255,14 +255,13 @@ def _peaked(curvature: np.ndarray, own: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class BinaryProposal:
+class BinaryProposal(Normalized):
     """Regressions for the binary variables, and t's for the continuous ones given these."""
 
     regressions: Regressions
     modes: Modes
     dof: float
     n_before: int
-    evaluations: tuple[int, int] = (1, 0)
 
     @property
     def spent(self) -> int:
@@ -283,13 +282,6 @@ class BinaryProposal:
         squares = self.modes.squares(at, xs)
         log_t = log_unit_t(squares, xs.shape[1], self.dof)
         return self.regressions.log_density(zs) + self.modes.log_dets[at] + log_t
-
-    def log_ratio(
-        self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
-    ) -> tuple[np.ndarray, float]:
-        """Log of target over proposal, shape (n,), and the share of lost states."""
-        known, lost = without_lost(target.log_density(x) if log_target is None else log_target)
-        return known - self.log_density(x), lost
 
 
 def log_unit_t(squares: np.ndarray, dim: int, dof: float) -> np.ndarray:

@@ -6,40 +6,27 @@ from draws, of which there are never enough in a thousand dimensions.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from pymc_tempering.bridge.target import Target, without_lost
+from pymc_tempering.bridge.target import Normalized
 from pymc_tempering.fields.conditional import Field
 from pymc_tempering.references.compiled_mixture import LOG_2PI
 
 
-class Others(Protocol):
-    """A law of the others."""
-
-    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw independent states, shape (n, p)."""
-
-    def log_density(self, x: np.ndarray) -> np.ndarray:
-        """Log density, shape (n,), at states of shape (n, p)."""
-
-
 @dataclass(frozen=True, eq=False)
-class FieldProposal:
+class FieldProposal(Normalized):
     """A law of the others, and a field that is normal given them.
 
     Attributes
     ----------
     field : Field
-    others : Others or None
+    others : Normalized or None
         Law of the others; None where there are none.
     """
 
     field: Field
-    others: Others | None
-    evaluations: tuple[int, int] = (1, 0)
-    spent: int = 0
+    others: Normalized | None
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw independent states, shape (n, d)."""
@@ -59,20 +46,13 @@ class FieldProposal:
             log_q[i] += field.given(others).root.log_det - 0.5 * (u @ u + u.size * LOG_2PI)
         return log_q
 
-    def log_ratio(
-        self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
-    ) -> tuple[np.ndarray, float]:
-        """Log of target over proposal, shape (n,), and the share of lost states."""
-        known, lost = without_lost(target.log_density(x) if log_target is None else log_target)
-        return known - self.log_density(x), lost
-
 
 @dataclass(frozen=True)
 class FieldFit:
     """Fits such a proposal to draws, shape (n, d)."""
 
     field: Field
-    fit_others: Callable[[np.ndarray], Others]
+    fit_others: Callable[[np.ndarray], Normalized]
 
     def __call__(self, draws: np.ndarray, rng: np.random.Generator) -> FieldProposal:
         """Fit to draws, shape (n, d)."""

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.bridge.binary import BinaryFit, BinaryProposal, log_unit_t
-from pymc_tempering.bridge.field import FieldFit, FieldProposal
-from pymc_tempering.bridge.target import Target, without_lost
+from pymc_tempering.bridge.binary import BinaryFit, log_unit_t
+from pymc_tempering.bridge.field import FieldFit
+from pymc_tempering.bridge.target import Normalized, Ratio, Target, without_lost
 from pymc_tempering.exceptions import TemperingError
 from pymc_tempering.fields.find import find_field
 from pymc_tempering.references.mixture_fit import fit_mixture
@@ -23,19 +23,12 @@ T_ITERATIONS = 30
 """Steps of the EM algorithm for the location and scale of a t."""
 
 
-type Ratio = tuple[np.ndarray, float]
-
-
 @dataclass(frozen=True)
-class Elliptical:
+class Elliptical(Normalized):
     """A multivariate t, or a normal.
 
     Attributes
     ----------
-    evaluations : tuple of int
-        Of the model for a state, and for a state with known log target.
-    spent : int
-        Further evaluations, which the proposal itself took.
     mean : ndarray, shape (d,)
     cholesky : ndarray, shape (d, d)
         Lower Cholesky factor of the scale matrix.
@@ -46,8 +39,6 @@ class Elliptical:
     mean: np.ndarray
     cholesky: np.ndarray
     dof: float = np.inf
-    evaluations: tuple[int, int] = (1, 0)
-    spent: int = 0
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw independent states, shape (n, d)."""
@@ -64,16 +55,6 @@ class Elliptical:
             return -0.5 * (square + dim * np.log(2 * np.pi)) - log_det
         return log_unit_t(square, dim, self.dof) - log_det
 
-    def log_ratio(
-        self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
-    ) -> Ratio:
-        """Log of target over proposal, shape (n,), at states of shape (n, d) (nats).
-
-        Also the share of lost states: those where the target is NaN, taken as zero density.
-        """
-        known, lost = without_lost(target.log_density(x) if log_target is None else log_target)
-        return known - self.log_density(x), lost
-
 
 @dataclass(frozen=True)
 class Warp(Elliptical):
@@ -83,7 +64,7 @@ class Warp(Elliptical):
     made symmetric. The averaged target has the same integral.
     """
 
-    evaluations: tuple[int, int] = (2, 1)
+    evaluations = (2, 1)
 
     def log_ratio(
         self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
@@ -100,8 +81,9 @@ class MixtureProposal:
 
     fitted: Fitted
     target: Target
-    evaluations: tuple[int, int] = (1, 1)
-    spent: int = 0
+
+    evaluations = (1, 1)
+    spent = 0
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw independent states, shape (n, d)."""
@@ -175,7 +157,7 @@ def fit_t(draws: np.ndarray, dofs: tuple[float, ...] = DOFS) -> Elliptical:
     return best
 
 
-type Proposal = Elliptical | MixtureProposal | BinaryProposal | FieldProposal
+type Proposal = Normalized | MixtureProposal
 """A normalized density that can be drawn from, and its ratio to the target."""
 
 type Fit = Callable[[np.ndarray, np.random.Generator], Proposal]

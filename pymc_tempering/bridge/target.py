@@ -1,6 +1,7 @@
 """A model's unnormalized posterior, which a bridge leads to, and whether draws are of it."""
 
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,3 +127,41 @@ def without_lost(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
     """Give states with a ratio of NaN or +inf zero density, and return their share as well."""
     lost = np.isnan(log_ratio) | (log_ratio == np.inf)
     return np.where(lost, -np.inf, log_ratio), float(lost.mean())
+
+
+type Ratio = tuple[np.ndarray, float]
+
+
+class Normalized(ABC):
+    """A normalized density that can be drawn from, and is known at every state.
+
+    Attributes
+    ----------
+    evaluations : tuple of int
+        Of the model for a state, and for a state with known log target.
+    """
+
+    evaluations = (1, 0)
+
+    @property
+    def spent(self) -> int:
+        """Further evaluations, which the proposal itself took."""
+        return 0
+
+    @abstractmethod
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw independent states, shape (n, d)."""
+
+    @abstractmethod
+    def log_density(self, x: np.ndarray) -> np.ndarray:
+        """Log density, shape (n,), at states of shape (n, d)."""
+
+    def log_ratio(
+        self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
+    ) -> Ratio:
+        """Log of target over proposal, shape (n,), at states of shape (n, d) (nats).
+
+        Also the share of lost states: those where the target is NaN, taken as zero density.
+        """
+        known, lost = without_lost(target.log_density(x) if log_target is None else log_target)
+        return known - self.log_density(x), lost

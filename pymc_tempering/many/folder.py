@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
-from pymc_tempering.evidence.result import FAILED
+from pymc_tempering.evidence.result import FAILED, from_plain, to_plain
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError
 from pymc_tempering.executors.chunks import versions_here
 
@@ -102,10 +102,7 @@ class Folder:
         run = self.runs.get(name)
         if run is None or run["row"]["verdict"] == FAILED:
             return None
-        stored: dict[str, Any] = run["row"]
-        kept = {k: stored[k] for k in ("verdict", "message", "data", "ranks") if k in stored}
-        numbers: dict[str, Any] = {k: float(v) for k, v in stored.items() if k not in kept}
-        return Row(**numbers | kept)
+        return Row(**from_plain(run["row"]))
 
     def file_of(self, name: str) -> str:
         """Path of the draws of a run; empty where there are none."""
@@ -133,8 +130,7 @@ class Folder:
             part = self.path / f".{file}.part"
             done.tree.to_netcdf(part)
             part.replace(self.path / file)
-        numbers = {k: _plain(v) for k, v in asdict(done.row).items()}
-        self.runs[name] = {"model": done.content, "file": file, "row": numbers}
+        self.runs[name] = {"model": done.content, "file": file, "row": to_plain(asdict(done.row))}
         self.write_index()
 
     def write_index(self) -> None:
@@ -248,10 +244,3 @@ def file_name(name: str) -> str:
     """File of the draws of a run: letters of its name, and a hash where names look alike."""
     letters = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:MOST_LETTERS].lstrip(".")
     return f"{letters}-{sha256(name.encode()).hexdigest()[:8]}.nc"
-
-
-def _plain(value: Any) -> Any:
-    """Return a number as JSON knows it, others as text."""
-    if isinstance(value, str | dict):
-        return value
-    return float(value) if np.isfinite(value) else str(value)

@@ -23,6 +23,7 @@ from pymc_tempering.model.layout import (
     Layout,
     has_transform,
     is_discrete,
+    known_shapes,
     transform_parts,
     unconstrained_shapes,
 )
@@ -100,7 +101,7 @@ def find_null(model: pm.Model, layout: Layout, null: Mapping[str, Any]) -> NullP
     for key, value in null.items():
         rv, where = _find_variable(model, key)
         _check_transform(model, rv, where is not None, key)
-        shape = _shape(model, rv)
+        [shape] = known_shapes(model, [rv])
         at = None if where is None else _element(model, rv, shape, where, key)
         numbers = _numbers(key, value, () if at is not None else shape)
         unconstrained = _unconstrain(model, rv, np.broadcast_to(numbers, shape))
@@ -168,14 +169,6 @@ def _check_transform(model: pm.Model, rv: Variable, element: bool, key: str) -> 
             f"null[{key!r}]: the elements of {rv.name!r} have one joint prior, so one of them has "
             "no prior of its own to leave out: write it as two variables, or give all its elements."
         )
-
-
-def _shape(model: pm.Model, rv: Variable) -> tuple[int, ...]:
-    """Shape on the constrained space."""
-    static = rv.type.shape
-    if any(size is None for size in static):
-        static = model.eval_rv_shapes()[rv.name]
-    return tuple(int(size) for size in static)
 
 
 def _element(model: pm.Model, rv: Variable, shape: tuple[int, ...], where: str, key: str) -> int:

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
-from pymc_tempering.core.weighting import MIN_ESS, kish, softmax_rows, tilt
+from pymc_tempering.core.weighting import MIN_ESS, kish, rung_probabilities, tilt
 from pymc_tempering.evidence.alarms import empty_warnings
 from pymc_tempering.evidence.datatree import Run, chunks
 from pymc_tempering.evidence.fit_run import PartFit, fit_run, side_of_bias
@@ -420,7 +420,7 @@ def _by_piece(
     for rows in chunks(inside.size, visited.size):
         at = inside[rows]
         rung, piece = run.trace.rung[at, None], run.piece[at]
-        p = state_probabilities(run.trace.log_ratio[at], run.stats.beta[visited], zeta)
+        p = rung_probabilities(run.trace.log_ratio[at], run.stats.beta[visited], zeta)
         hit = (rung == visited).astype(float)
         above = np.cumsum(p[:, ::-1], axis=1)[:, ::-1]
         below = rung < visited
@@ -437,12 +437,7 @@ def moments(
     """Return sum_i p_i, shape (K,), and sum_i (diag p_i - p_i p_i'), shape (K, K)."""
     total, product = np.zeros(betas.size), np.zeros((betas.size, betas.size))
     for rows in chunks(log_ratio.size, betas.size):
-        p = state_probabilities(log_ratio[rows], betas, zeta)
+        p = rung_probabilities(log_ratio[rows], betas, zeta)
         total += p.sum(axis=0)
         product += p.T @ p
     return total, np.diag(total) - product
-
-
-def state_probabilities(log_ratio: FloatArray, betas: FloatArray, zeta: FloatArray) -> FloatArray:
-    """Return p_k(x_i) proportional to exp(zeta_k + beta_k log_ratio_i), shape (n, K)."""
-    return softmax_rows(tilt(betas, log_ratio) + zeta)

@@ -15,6 +15,7 @@ from pymc_tempering.arguments import check_choice
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.loop import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.evidence.rts import rts_log_z
 from pymc_tempering.sampling.recorded import drawn_in_all
 
 MODES = ("combined", "split", "combined+stats", "stats+combined", "split+stats", "stats+split")
@@ -32,10 +33,8 @@ def check_progressbar(progressbar: bool | str) -> None:
 
 def running_log_z(runs: Sequence[ChainRun], ladder: Ladder) -> float:
     """RTS estimate (eq. 12) of log Z from the draws so far, in nats; NaN before the first."""
-    sums = sum(run.record.per_rung[: run.state.n_draws, RB_WEIGHT].sum(axis=0) for run in runs)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        off = np.log(sums) - ladder.log_weights
-    return float(ladder.log_z[-1] + np.subtract(off[-1], off[0]))
+    own = [run.record.per_rung[: run.state.n_draws, RB_WEIGHT].sum(axis=0) for run in runs]
+    return float(rts_log_z(np.sum(own, axis=0), ladder.log_z, ladder.log_weights)[-1])
 
 
 class ChainProgress:

@@ -22,10 +22,11 @@ from pymc_tempering.fields.find import find_field
 from pymc_tempering.kernels.gradient_free import RandomWalkMetropolis
 from pymc_tempering.model.car import log_density_of
 from pymc_tempering.model.memory import remembered
+from pymc_tempering.model.new_data import copy_of
 from pymc_tempering.model.origin import Origin, origin_of
 from pymc_tempering.references.compile import check_reference
 from pymc_tempering.references.prior import compile_prior
-from pymc_tempering.summed.sum_out import copy_of, remove, without_sums
+from pymc_tempering.summed.sum_out import remove, without_sums
 
 WORTH_WORK = 1_500_000
 """Elements that a law of a field may take for chains. Above, the usual way is faster: 69 in place

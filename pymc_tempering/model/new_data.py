@@ -31,9 +31,7 @@ def copy_with_data(model: pm.Model, data: Mapping[str, Any]) -> pm.Model:
         A name is unknown, or values have another shape or kind than those of the model.
     """
     values = checked_data(model, data)
-    copy = clone_model(without_initial_values(model))
-    copy.check_bounds = model.check_bounds
-    order_like(copy, model)
+    copy = copy_of(model)
     for name, value in values.items():
         if isinstance(copy[name], SharedVariable):
             copy[name].set_value(value)
@@ -43,6 +41,14 @@ def copy_with_data(model: pm.Model, data: Mapping[str, Any]) -> pm.Model:
         copy.values_to_rvs.pop(copy.rvs_to_values[rv])
         copy.rvs_to_values[rv] = fresh
         copy.values_to_rvs[fresh] = rv
+    return copy
+
+
+def copy_of(model: pm.Model) -> pm.Model:
+    """Copy a model, with its variables in their order."""
+    copy = clone_model(without_initial_values(model))
+    copy.check_bounds = model.check_bounds
+    order_like(copy, model)
     return copy
 
 

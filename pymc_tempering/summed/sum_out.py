@@ -9,14 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pymc as pm
-from pymc.model.fgraph import clone_model
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_tempering.kernels.assign import find_kernel
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.new_data import order_like, without_initial_values
+from pymc_tempering.model.new_data import copy_of
 from pymc_tempering.model.origin import Origin
 from pymc_tempering.summed.angles import circular, cut_angles
 from pymc_tempering.summed.groups import children_of, related, sum_of
@@ -97,14 +96,6 @@ def _may_go(model: pm.Model, rv: Variable) -> bool:
     """Whether a variable is discrete, and its elements have values of their own."""
     single = getattr(rv.owner.op, "ndim_supp", 0) == 0
     return is_discrete(rv) and single and model.rvs_to_transforms[rv] is None
-
-
-def copy_of(model: pm.Model) -> pm.Model:
-    """Copy a model, with its variables in their order."""
-    copy = clone_model(without_initial_values(model))
-    copy.check_bounds = model.check_bounds
-    order_like(copy, model)
-    return copy
 
 
 def _leaves(model: pm.Model, chosen: Collection[Variable]) -> list[Variable]:

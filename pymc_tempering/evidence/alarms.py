@@ -3,7 +3,7 @@
 import numpy as np
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.core.weighting import MIN_ESS
+from pymc_tempering.core.weighting import MIN_ESS, error_of_influence
 from pymc_tempering.evidence.pieces import Tours, tour_labels
 
 ROUNDING = 1e-10
@@ -220,7 +220,7 @@ def occupancy_warnings(stats: CycleStats, tours: Tours) -> list[str]:
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.log(total / total.sum()) - log_r
         influence = tours.sums / total - length / total.sum()
-        noise = np.sqrt(len(length) / (len(length) - 1) * np.sum(influence**2, axis=0))
+        noise = error_of_influence(influence)
         far = (np.abs(excess) > MAX_LOG_OCCUPANCY) & ~(np.abs(excess) < 3.0 * noise)
     if not far.any():
         return []

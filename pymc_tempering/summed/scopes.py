@@ -188,9 +188,7 @@ def _picked(node: Apply, deps: Sequence[Dep | None], shape: tuple[int, ...], n: 
         return None
     indices = [d for d in deps[1:] if d is not None]
     lead = max(v.type.ndim for v in node.inputs[1:])
-    total = np.zeros((*shape[:lead], n), dtype=bool)
-    for dep in indices:
-        total |= dep
+    total = _joined(indices, shape[:lead], n)
     rest = len(shape) - lead
     return np.broadcast_to(total.reshape(*shape[:lead], *[1] * rest, n), (*shape, n))
 

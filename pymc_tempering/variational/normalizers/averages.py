@@ -8,7 +8,8 @@ from numpy.polynomial.legendre import leggauss
 from pymc_tempering.chain.particles import Particles, place_under, sweep
 from pymc_tempering.core.weighting import conditional_ess, log_mean, systematic_resampling
 from pymc_tempering.exceptions import NormalizerError
-from pymc_tempering.kernels import HMC, Block, Compound
+from pymc_tempering.kernels import HMC
+from pymc_tempering.kernels.contract import on_all
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.likelihood_terms import NormalizerGroup
 
@@ -253,7 +254,7 @@ def particle_average(
     """
     size = len(draws) // N_POPULATIONS
     xs = np.column_stack([draws[: size * N_POPULATIONS], np.ones(size * N_POPULATIONS)])
-    kernel = Compound((HMC(TARGET_ACCEPT, PATH_LENGTH, MAX_LEAPS),), (Block.real(group.dim),))
+    kernel = on_all(HMC(TARGET_ACCEPT, PATH_LENGTH, MAX_LEAPS), group.dim)
     log_z, here, step = np.zeros(N_POPULATIONS), 0.0, 0.5
     log_c = np.zeros(len(xs))
     values, accepts = [], []

@@ -28,30 +28,35 @@ def _plus_log(parameter: Variable, factor: Variable) -> Variable:
     return parameter + pt.log(factor)
 
 
+SCALE_PLACES: dict[type, int] = {
+    basic.CauchyRV: 1,
+    basic.ExponentialRV: 0,
+    basic.GammaRV: 1,
+    basic.GumbelRV: 1,
+    continuous.HalfCauchyRV: 0,
+    basic.HalfNormalRV: 1,
+    continuous.HalfStudentTRV: 1,
+    basic.InvGammaRV: 1,
+    basic.LaplaceRV: 1,
+    basic.LogisticRV: 1,
+    continuous.MoyalRV: 1,
+    basic.NormalRV: 1,
+    continuous.SkewNormalRV: 1,
+    continuous.SkewStudentTRV: 3,
+    basic.StudentTRV: 2,
+    continuous.WeibullBetaRV: 1,
+}
+"""By law: which parameter stretches the density."""
+
 SCALES: dict[type, dict[int, Change]] = {
+    **{law: {place: mul} for law, place in SCALE_PLACES.items()},
     continuous.AsymmetricLaplaceRV: {0: truediv},
-    basic.CauchyRV: {1: mul},
     continuous.ExGaussianRV: {1: mul, 2: mul},
-    basic.ExponentialRV: {0: mul},
-    basic.GammaRV: {1: mul},
-    basic.GumbelRV: {1: mul},
-    continuous.HalfCauchyRV: {0: mul},
-    basic.HalfNormalRV: {1: mul},
-    continuous.HalfStudentTRV: {1: mul},
-    basic.InvGammaRV: {1: mul},
-    basic.LaplaceRV: {1: mul},
     basic.LogNormalRV: {0: _plus_log},
-    basic.LogisticRV: {1: mul},
-    continuous.MoyalRV: {1: mul},
     basic.MvNormalRV: {1: _times_square},
     multivariate.MvStudentTRV: {2: _times_square},
-    basic.NormalRV: {1: mul},
     continuous.RiceRV: {1: mul},
-    continuous.SkewNormalRV: {1: mul},
-    continuous.SkewStudentTRV: {3: mul},
-    basic.StudentTRV: {2: mul},
     continuous.WaldRV: {0: mul, 1: mul},
-    continuous.WeibullBetaRV: {1: mul},
     multivariate.ZeroSumNormalRV: {0: mul},
 }
 """By law: the parameters that change, by their place, and how.

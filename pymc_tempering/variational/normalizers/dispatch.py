@@ -20,13 +20,10 @@ import pytensor.tensor as pt
 from pymc.distributions.continuous import (
     AsymmetricLaplaceRV,
     ExGaussianRV,
-    HalfCauchyRV,
-    HalfStudentTRV,
     MoyalRV,
     SkewNormalRV,
     SkewStudentTRV,
     WaldRV,
-    WeibullBetaRV,
 )
 from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.discrete import DiscreteUniformRV, DiscreteWeibullRV
@@ -49,6 +46,7 @@ from pytensor.tensor.type_other import NoneConst
 
 from pymc_tempering.borrowed.private import default_transform, print_name_of
 from pymc_tempering.exceptions import NormalizerError
+from pymc_tempering.model.prior_scales import SCALE_PLACES
 
 WITHOUT_NORMALIZER = 'method="annealed" needs no normalizer'
 
@@ -159,13 +157,7 @@ LOCATIONS: dict[type[Op], int] = {
 }
 """Which parameter moves a density along the line, or around the circle."""
 
-SCALES: dict[type[Op], int] = {
-    **dict.fromkeys((rvs.ExponentialRV, HalfCauchyRV), 0),
-    **dict.fromkeys((*_LOCATION_AND_SCALE, HalfStudentTRV, WeibullBetaRV), 1),
-    **dict.fromkeys((rvs.GammaRV, rvs.InvGammaRV, rvs.ParetoRV), 1),
-    rvs.StudentTRV: 2,
-    SkewStudentTRV: 3,
-}
+SCALES: dict[type[Op], int] = SCALE_PLACES | {rvs.ParetoRV: 1}
 """Which parameter stretches a density."""
 
 

@@ -57,7 +57,7 @@ def crew_of(executor: Executor | None, prior: Prior, kernel: Compound) -> Crew |
     if executor is None:
         return None
     sent = (prior.path.model, kernel, prior.path.terms)
-    return Crew(executor, pack_made("The model", _compiled_here, sent), _parts(prior))
+    return Crew(executor, pack_made(_compiled_here, sent), _parts(prior))
 
 
 def _compiled_here(sent: tuple[pm.Model, Compound, Terms]) -> Mapping[str, Any]:

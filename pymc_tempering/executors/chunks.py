@@ -64,23 +64,22 @@ class Parcel:
     content: bytes = field(repr=False, compare=False)
 
 
-def pack_made[A, T](what: str, make: Callable[[A], T], thing: A) -> Parcel:
-    """Pack something with the function that each process calls once to make it ready.
+def pack_made[A, T](make: Callable[[A], T], thing: A) -> Parcel:
+    """Pack a model with the function that each process calls once to make it ready.
 
     Parameters
     ----------
-    what : str
-        What it is, for messages.
     make : callable
         Of a module that the workers can import.
     thing : object
+        The model, or what it is made of.
 
     Raises
     ------
     WorkerError
         It cannot be sent.
     """
-    content = dumped(what, (make, thing))
+    content = dumped("The model", (make, thing))
     return Parcel(sha256(content).hexdigest(), content)
 
 
@@ -537,8 +536,8 @@ def send_tasks[T](
     crew: Crew,
     tasks: Sequence[Task[T]],
     take: Callable[[int, T], None],
-    report: Callable[[int], None] = lambda done: None,
-    give_up: GiveUp = lambda silence, longest: False,
+    report: Callable[[int], None],
+    give_up: GiveUp,
 ) -> Ended:
     """Send tasks to the workers; `take` is called with the index and the result of each."""
     sent = [_dumps(task, crew.shared) for task in tasks]

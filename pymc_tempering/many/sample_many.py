@@ -477,7 +477,7 @@ def _run(
     if not tasks:
         return Ended()
     if executor is not None:
-        common = None if shared is None else pack_made("The model", as_it_is, shared)
+        common = None if shared is None else pack_made(as_it_is, shared)
         return send_chunks(
             executor, run_one, common, tasks, take, what="A model", report=tell,
             lose=lambda message: Done(Row(message=message)),

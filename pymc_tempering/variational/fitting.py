@@ -228,7 +228,7 @@ def fits_sent(
     run = begin_fit(model, options, starts[0])
     if run.plan.log_c is not None and run.plan.log_c_mcse is not None:
         options = replace(options, log_c=(run.plan.log_c, run.plan.log_c_mcse))
-    crew = Crew(executor, pack_made("The model", _named, model), _named(model))
+    crew = Crew(executor, pack_made(_named, model), _named(model))
     tasks = [partial(_fit_one, model, options, start, place) for place, start in enumerate(starts)]
     with status_line(progressbar) as report:
         ends, _ = run_work(tasks, crew, lambda done: report(f"Fits: {done} of {len(tasks)}"))

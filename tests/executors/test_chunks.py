@@ -71,7 +71,7 @@ def test_tasks_come_back_in_their_order():
         return lambda stop: late_first(None, i)
 
     with ThreadPoolExecutor(4) as pool:
-        own = chunks.Crew(pool, chunks.pack_made("Nothing", as_it_is, {}), {})
+        own = chunks.Crew(pool, chunks.pack_made(as_it_is, {}), {})
         results, interrupted = chunks.run_work([task(i) for i in range(6)], own)
     assert results == [0, 2, 4, 6, 8, 10]
     assert not interrupted
@@ -84,7 +84,7 @@ def test_an_error_in_a_chunk_is_raised_as_it_is():
 
 def test_what_is_shared_is_opened_once_by_a_process():
     opened = []
-    parcel = chunks.pack_made("A list", _counted, 3)
+    parcel = chunks.pack_made(_counted, 3)
     _counted.calls = opened
     with ThreadPoolExecutor(3) as pool:
         found, _ = sent(pool, lambda shared, i: shared + i, range(5), parcel)
@@ -137,7 +137,7 @@ def test_a_broken_pool_leaves_what_was_finished():
     assert "Inline lost its workers (BrokenProcessPool: a process died)" in ended.broken
     own = chunks.Crew(
         Inline(lambda n: n != 2, BrokenProcessPool("gone")),
-        chunks.pack_made("Nothing", as_it_is, {}),
+        chunks.pack_made(as_it_is, {}),
         {},
     )
     with pytest.raises(WorkerError, match=r"gone.*1 of 2 parts were finished"):

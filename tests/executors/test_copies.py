@@ -64,7 +64,7 @@ def test_each_copy_is_a_new_task():
 
 def test_a_copy_brings_what_is_shared_along(monkeypatch):
     """A task of Dask stands for it in the first place, and may be forgotten as well."""
-    parcel = chunks.pack_made("Nothing", as_it_is, None)
+    parcel = chunks.pack_made(as_it_is, None)
     monkeypatch.setattr(chunks, "sent_once", lambda executor, common: nullcontext("a task"))
     executor, found = Forgets({0}), {}
     chunks.send_chunks(executor, twice, parcel, [4], found.__setitem__, patience=SOON)

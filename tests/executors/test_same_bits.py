@@ -131,7 +131,7 @@ def test_what_a_killed_worker_had_to_do_is_done_again(client, monkeypatch, after
     client.wait_for_workers(2)
     pid = [nanny.pid for nanny in client.cluster.workers.values()][after % 2]
     shared = np.arange(float(CHUNKS)) + after
-    parcel = chunks.pack_made("Numbers", as_it_is, shared)
+    parcel = chunks.pack_made(as_it_is, shared)
     executor, found = KillsAfter(client, pid, after), {}
     ended = chunks.send_chunks(executor, spectrum, parcel, range(CHUNKS), found.__setitem__)
     assert not ended.early

@@ -71,7 +71,15 @@ def request_of(method: str, n: int, largest: float = LARGEST) -> FitOptions:
         damping=0.9,
         first_temperatures="uniform" if method == PAPER else "annealed",
         obj_n_mc=1,
+        restarts=1,
         trials={VT_ALONE: 0, ANNEALED_TRIALS: TRIALS}.get(method),
+        log_c=None,
+        approx="meanfield",
+        start_sigma=None,
+        obj_optimizer=pm.adagrad_window,
+        total_grad_norm_constraint=None,
+        backend=None,
+        compile_kwargs=None,
     )
 
 

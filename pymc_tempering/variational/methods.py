@@ -69,15 +69,15 @@ class FitOptions:
     damping: float
     first_temperatures: str
     obj_n_mc: int
-    restarts: int = 1
-    trials: int | None = None
-    log_c: tuple[FloatArray, FloatArray] | None = None
-    approx: str = "meanfield"
-    start_sigma: dict[str, Any] | None = None
-    obj_optimizer: Callable[..., Any] = pm.adagrad_window
-    total_grad_norm_constraint: float | None = None
-    backend: str | None = None
-    compile_kwargs: dict[str, Any] | None = None
+    restarts: int
+    trials: int | None
+    log_c: tuple[FloatArray, FloatArray] | None
+    approx: str
+    start_sigma: dict[str, Any] | None
+    obj_optimizer: Callable[..., Any]
+    total_grad_norm_constraint: float | None
+    backend: str | None
+    compile_kwargs: dict[str, Any] | None
 
     def __post_init__(self) -> None:
         """Raise an error for options that make no sense, alone or together.

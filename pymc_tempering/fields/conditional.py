@@ -22,6 +22,9 @@ from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path, compile_path
 
+STEP = 1e-3
+"""Steps of the curvature, in standard deviations of the field."""
+
 MAX_STEPS, NEAR = 30, 0.05
 """Newton's steps at most, and how many nats may be left to gain."""
 
@@ -259,10 +262,10 @@ class Field:
         """Root of the precision at a state whose gradient along the field is `slope`."""
         return self.curvature.root_at(lambda xs: self.evaluate(others, xs)[1], inside, slope)
 
-    def begun_at(self, others: np.ndarray, step: float) -> "Field":
+    def begun_at(self, others: np.ndarray) -> "Field":
         """Return the same with another start, and steps in shares of the field's deviations."""
         law = self.given(others)
-        curvature = self.curvature.with_steps(step * law.root.deviations)
+        curvature = self.curvature.with_steps(STEP * law.root.deviations)
         start = self.state(others, law.mode)
         return replace(self, start=start, curvature=curvature)
 

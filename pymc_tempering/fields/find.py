@@ -44,9 +44,6 @@ MOST_BEND = 1.0
 """Most nats by which the log determinant of the precision may change in one standard deviation of a
 small variable of the field."""
 
-STEP = 1e-3
-"""Steps of the curvature, in standard deviations of the field."""
-
 NEARBY, FIRST_EDGE = 0.1, 0.7
 """How far from the model's initial point the field is looked at, and how far the search for likely
 others begins to step, both in unconstrained units."""
@@ -236,14 +233,14 @@ def _worth_a_sum(walks: Sequence[Sum], pattern: csr_array) -> list[tuple[Sum, ..
 def _settled(field: Field) -> Field:
     """Make the map where the others are likely, with steps of the field's own scale."""
     others = field.start[field.others]
-    field = field.begun_at(others, STEP)
+    field = field.begun_at(others)
     if others.size == 0:
         return field
     field = replace(field, is_scaled=True)
     for _ in range(MAX_SEARCHES):
         found = _likely_others(field)
         gain = _height(field, found) - _height(field, field.start[field.others])
-        field = field.begun_at(found, STEP)
+        field = field.begun_at(found)
         if gain < NEAR_TOP:
             break
     others, edges = field.start[field.others], LEANS * np.eye(others.size)

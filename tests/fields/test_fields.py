@@ -248,7 +248,7 @@ def test_the_map_is_made_where_the_others_are_likely(field):
     edges = np.vstack([np.eye(others.size), -np.eye(others.size)])
     around = max(field.log_marginal(others + 0.3 * edge) for edge in edges)
     assert field.log_marginal(others) > around - find.NEAR_TOP
-    poor = find._settled(replace(field.begun_at(others + 1.5, find.STEP), lean=None))
+    poor = find._settled(replace(field.begun_at(others + 1.5), lean=None))
     assert poor.log_marginal(poor.start[poor.others]) > field.log_marginal(others) - 1.0
 
 

@@ -356,7 +356,6 @@ def compare_draws(
     log_w: FloatArray,
     group: NDArray[np.intp],
     *,
-    alpha: float = ALPHA_DRAWS,
     method: str = "",
 ) -> DrawCheck:
     """Test whether more of the looks lies beyond quantiles of a run than beyond the run itself.
@@ -377,8 +376,6 @@ def compare_draws(
         Log ratio at the looks, and their log weights (nats).
     group : ndarray of int, shape (n,)
         Looks of one group may depend on each other.
-    alpha : float, default 0.002
-        Chance of a false alarm.
     method : str, default ""
         Whose particles the looks are.
     """
@@ -404,7 +401,7 @@ def compare_draws(
 
     pvalue, share, mcse, level = min(map(beyond, LEVELS))
     pvalue = min(1.0, pvalue * len(LEVELS))
-    verdict = "disagree" if pvalue < alpha else "agree"
+    verdict = "disagree" if pvalue < ALPHA_DRAWS else "agree"
     if groups < MIN_ESS:
         verdict = "unchecked"
     return DrawCheck(looks.size, ess, level, share, mcse, pvalue, verdict, method)

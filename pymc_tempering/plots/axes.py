@@ -95,7 +95,7 @@ class Span(NamedTuple):
         return (value >= self.low) & (value <= self.high)
 
 
-def span_of(ends: FloatArray, others: FloatArray, far: float = 0.5) -> Span:
+def span_of(ends: FloatArray, others: FloatArray) -> Span:
     """Return an axis that holds ``ends``, and of ``others`` those that are not far beyond.
 
     Parameters
@@ -103,12 +103,12 @@ def span_of(ends: FloatArray, others: FloatArray, far: float = 0.5) -> Span:
     ends : ndarray, shape (n,)
         Must be on the axis.
     others : ndarray, shape (m,)
-        Are, if they lie within ``far`` ranges of ``ends``.
+        Are, if they lie within half a range of ``ends``.
     """
     ends, others = ends[np.isfinite(ends)], others[np.isfinite(others)]
     ends = ends if ends.size else others if others.size else np.zeros(1)
     unit = np.ptp(ends) or 0.1 * max(abs(ends[0]), 1.0)
-    near = np.abs(others - np.clip(others, ends.min(), ends.max())) <= far * unit
+    near = np.abs(others - np.clip(others, ends.min(), ends.max())) <= 0.5 * unit
     held = np.append(ends, others[near])
     pad = ROOM * (np.ptp(held) or 0.1 * max(abs(held[0]), 1.0))
     return Span(float(held.min() - pad), float(held.max() + pad))

@@ -224,9 +224,9 @@ def apart(heights: np.ndarray, gap: float) -> np.ndarray:
     return isotonic_regression(heights - steps).x + steps
 
 
-def spaced(n: int, most: int = 1000) -> np.ndarray:
-    """Return places of at most so many of n points, both ends among them."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+def spaced(n: int) -> np.ndarray:
+    """Return places of at most 1000 of n points, both ends among them."""
+    return np.unique(np.linspace(0, n - 1, min(n, 1000)).round().astype(int))
 
 
 def plot_tours(

@@ -420,7 +420,7 @@ def run_cases(
     with opened as folder, status_line(show) as report:
         root = fresh if folder is None else folder.root
         cases = cases_at(root)
-        rows: dict[str, Row] = {} if folder is None else _finished(folder, cases, shared, report)
+        rows = {} if folder is None else _finished(folder, cases, shared, report)
         keeps = folder is not None and save_draws
         tasks = [Assignment(c, root, arguments, keeps) for c in cases if c.name not in rows]
 

@@ -255,7 +255,7 @@ def _compiled(
         key = sha256(f"{keys}{text}{packed.kind}".encode()).hexdigest()
         if (known := _COMPILED.get(key)) is not None:
             return known
-    environment: dict[str, Any] = {
+    environment = {
         "np": np, "carray": carray, "pointer": pointer, "kind": packed.kind, "__name__": __name__,
     }  # fmt: skip
     environment |= {name: graph.function for name, graph in graphs.items()}

@@ -165,7 +165,7 @@ def _draw_forest(
         _draw_kind(panel, table[table["draws"] == kind], span, kind)
     value, places = table["log_z"].to_numpy(dtype=float), table["place"].to_numpy()
     told = ~table["agrees"].astype("boolean").fillna(True).to_numpy(dtype=bool) & span.holds(value)
-    cross: dict[str, Any] = {"color": "B1", "marker": "C3", "size": 13.0, "width": 1.6}
+    cross = {"color": "B1", "marker": "C3", "size": 13.0, "width": 1.6}
     panel.dots("disagrees", value[told], places[told], label="disagrees", **cross)
     draw_beyond(panel, span, value, places)
     edge, style = span.low + 0.01 * span.width, {"color": GRAY, "horizontal_align": "left"}

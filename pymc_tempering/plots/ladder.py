@@ -97,7 +97,7 @@ def draw_rejection(panel: Panel, table: pd.DataFrame) -> None:
     panel.guide("limit", edge, MAX_REJECTION, color=GRAY, width=1.0, label=limit)
     panel.segments("stem", (middle, middle), (0.0, shown), color=GRAY, width=1.2)
     for name, here, color, marker in (("rejection", ~gap, BLUE, "C0"), ("gap", gap, ORANGE, "C5")):
-        style: dict[str, Any] = {"color": color, "marker": marker, "size": dot_size(rate.size)}
+        style = {"color": color, "marker": marker, "size": dot_size(rate.size)}
         panel.dots(name, middle[here], shown[here], label=name, **style)
     _rung_axes(panel, table, "rejection to next rung", 1.05)
 
@@ -199,7 +199,7 @@ def draw_barrier(panel: Panel, idata: xr.DataTree, stats: CycleStats) -> None:
     )
     known &= ~(local > top)
     panel.line("barrier", place[known], local[known])
-    dots: dict[str, Any] = {"marker": "C0", "size": dot_size(place.size, 6.0)}
+    dots = {"marker": "C0", "size": dot_size(place.size, 6.0)}
     panel.dots("dots", place[known], local[known], label="λ at the rungs", **dots)
     panel.segments("rungs", (place, place), (low, 0.0), color=ORANGE, label="rungs")
     names = "inverse temperature β", "λ(β)"

@@ -115,7 +115,7 @@ def _draw_curve(panel: Panel, evidence: Evidence, exact: Known) -> None:
 
 def _draw_exact(panel: Panel, at: NDArray[np.intp], values: FloatArray) -> None:
     """Draw crosses at the rungs where log Z is known, larger than the dots below them."""
-    style: dict[str, Any] = {"marker": "C3", "width": 1.6, "size": 11.0 if at.size <= 30 else 6.0}
+    style = {"marker": "C3", "width": 1.6, "size": 11.0 if at.size <= 30 else 6.0}
     panel.dots("exact", at, values, color=ORANGE, label="exact", **style)
 
 
@@ -303,7 +303,7 @@ def draw_running(
         if kind in beside:
             low, middle, high = beside[kind]
             panel.line(kind, place, [low, high], part=part, color=color, width=2.0)
-            style: dict[str, Any] = {"color": color, "marker": marker, "size": 8.0}
+            style = {"color": color, "marker": marker, "size": 8.0}
             panel.dots(dot, place, middle, label=label, **style)
     if exact is not None:
         panel.guide("exact", [0.0, 1.04 * last], exact, label="exact")

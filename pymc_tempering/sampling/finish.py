@@ -272,7 +272,7 @@ def _history(outcome: Outcome) -> dict[str, Any]:
 
     warmup = outcome.chosen.warmup
     plan = outcome.chosen.plan
-    history: dict[str, Any] = {
+    history = {
         "step_size": (("rung", "kernel"), plan.tuning.step_sizes),
         "kernel": [kernel.name for kernel in plan.kernel.kernels],
     }

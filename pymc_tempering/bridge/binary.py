@@ -63,7 +63,7 @@ class Regressions:
     def chances(self, zs: np.ndarray, j: int) -> np.ndarray:
         """Probability that variable j is one, given those before it, shape (n,)."""
         odds = self.intercepts[j] + (zs[:, :j] - self.means[:j]) @ self.slopes[j, :j]
-        return LEAST_CHANCE + (1.0 - 2.0 * LEAST_CHANCE) * np.asarray(expit(odds))
+        return LEAST_CHANCE + (1.0 - 2.0 * LEAST_CHANCE) * expit(odds)
 
     def log_density(self, zs: np.ndarray) -> np.ndarray:
         """Log probability of states, shape (n, J) -> (n,)."""

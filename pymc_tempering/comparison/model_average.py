@@ -368,7 +368,7 @@ def _join(
     variables = {}
     for name in sets[0].data_vars:
         arrays = [one[name] for one in sets]
-        flat = [np.asarray(a.values).reshape(-1, *a.shape[2:]) for a in arrays]
+        flat = [a.values.reshape(-1, *a.shape[2:]) for a in arrays]
         joined = np.empty((*model.shape, *arrays[0].shape[2:]), np.result_type(*flat))
         for i, rows in enumerate(flat):
             joined[model == i] = rows[place[model == i]]

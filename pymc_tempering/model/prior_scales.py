@@ -11,6 +11,7 @@ from pymc.model.fgraph import clone_model, fgraph_from_model, model_from_fgraph
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random import basic
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import ImproperPriorError, ModelError
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.memory import remembered
@@ -122,7 +123,7 @@ def check_scale(model: pm.Model, name: str) -> None:
 
 def _no_prior(model: pm.Model, name: str) -> str:
     """Say why a variable has no prior of its own."""
-    known = ", ".join(repr(rv.name) for rv in model.free_RVs)
+    known = listed(rv.name for rv in model.free_RVs)
     if name in {rv.name for rv in model.observed_RVs}:
         return f"{name!r} is observed, so it has no prior. Variables with a prior: {known}."
     if name in {variable.name for variable in model.deterministics}:

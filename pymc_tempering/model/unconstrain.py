@@ -200,7 +200,7 @@ def _values(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
             f"{array.name!r} has dimensions {array.dims} in the posterior but needs 'chain' "
             "and 'draw'."
         )
-    values = np.asarray(array.transpose("chain", "draw", ...).values)
+    values = array.transpose("chain", "draw", ...).values
     if values.shape[2:] != tuple(shape):
         raise DataMismatchError(
             f"{array.name!r} has the shape {values.shape[2:]} in the posterior and "

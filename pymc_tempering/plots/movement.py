@@ -324,4 +324,4 @@ def variance_shares(tours: Tours) -> FloatArray:
     if len(sums) < 2 or np.any(sums.sum(axis=0) <= 0.0):
         return np.zeros(0)
     pull = influence(sums)[:, 1] ** 2
-    return np.asarray(pull / pull.sum()) if pull.sum() > 0.0 else np.zeros(0)
+    return pull / pull.sum() if pull.sum() > 0.0 else np.zeros(0)

@@ -38,7 +38,7 @@ KINDS_OF_ROWS = ("index", "scale", "gamma", "bounded", "centered", "falls")
 
 def log_scale(x: np.ndarray, gamma: np.ndarray | float, bounded: np.ndarray | float) -> np.ndarray:
     """Return s, the log of a scale, at a scale coordinate."""
-    logs = np.where(np.asarray(bounded) > 0, -np.logaddexp(0.0, -x), x)
+    logs = np.where(bounded > 0, -np.logaddexp(0.0, -x), x)
     return np.clip(gamma * logs, -MAX_S, MAX_S)
 
 

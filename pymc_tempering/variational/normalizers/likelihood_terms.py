@@ -53,7 +53,7 @@ def likelihood_terms(model: pm.Model) -> list[Variable]:
         If nothing is observed.
     """
     if model.potentials:
-        names = ", ".join(repr(potential.name) for potential in model.potentials)
+        names = listed(potential.name for potential in model.potentials)
         raise NormalizerError(
             f"The potential {names} belongs to the likelihood and is no density of data, so it "
             "has no tempered normalizer. Write it as an observed variable (pm.CustomDist); of the "

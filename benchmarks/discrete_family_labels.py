@@ -16,8 +16,7 @@ from discrete_family_truth import (
     whole,
 )
 from scipy.special import expit, gammaln
-from scipy.stats import beta, dirichlet, gamma, norm, poisson
-from scipy.stats import t as student
+from scipy.stats import beta, dirichlet, gamma, norm, poisson, t as student
 
 
 def imputed_covariate(rng: np.random.Generator, most: int | None = None) -> Problem:

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
-from common import MODELS as KNOWN_MODELS
-from common import RESULTS, Row, Run, run_once, save, worker_pool
+from common import MODELS as KNOWN_MODELS, RESULTS, Row, Run, run_once, save, worker_pool
 from scipy import stats
 from scipy.special import logsumexp
 

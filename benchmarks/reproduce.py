@@ -18,8 +18,7 @@ from time import perf_counter
 
 import numpy as np
 from common import RESULTS, machine, read_table
-from reproduce_piece import Piece, Table
-from reproduce_piece import says as _says
+from reproduce_piece import Piece, Table, says as _says
 from reproduce_pieces_hais import PIECES as HAIS_PIECES
 from reproduce_pieces_vt import PIECES as VT_PIECES
 

@@ -11,21 +11,24 @@ from pymc_tempering import exceptions
 from pymc_tempering.exceptions import TemperingError, TemperingWarning
 
 if TYPE_CHECKING:
-    from pymc_tempering import annealed as annealed
-    from pymc_tempering import arrays as arrays
-    from pymc_tempering import evidence as evidence
-    from pymc_tempering import kernels as kernels
-    from pymc_tempering import testsystems as testsystems
-    from pymc_tempering import variational as variational
-    from pymc_tempering.annealed import ais as ais
-    from pymc_tempering.annealed import reverse_ais as reverse_ais
-    from pymc_tempering.annealed import sandwich as sandwich
-    from pymc_tempering.annealed import smc as smc
-    from pymc_tempering.annealed import thermodynamic_integration as thermodynamic_integration
+    from pymc_tempering import (
+        annealed as annealed,
+        arrays as arrays,
+        evidence as evidence,
+        kernels as kernels,
+        testsystems as testsystems,
+        variational as variational,
+    )
+    from pymc_tempering.annealed import (
+        ais as ais,
+        reverse_ais as reverse_ais,
+        sandwich as sandwich,
+        smc as smc,
+        thermodynamic_integration as thermodynamic_integration,
+    )
     from pymc_tempering.bridge.bridge_sampling import bridge_sampling as bridge_sampling
     from pymc_tempering.bridge.importance_sampling import importance_sampling as importance_sampling
-    from pymc_tempering.comparison.compare import bayes_factor as bayes_factor
-    from pymc_tempering.comparison.compare import compare as compare
+    from pymc_tempering.comparison.compare import bayes_factor as bayes_factor, compare as compare
     from pymc_tempering.comparison.inclusion import (
         inclusion_probabilities as inclusion_probabilities,
     )
@@ -41,31 +44,40 @@ if TYPE_CHECKING:
     from pymc_tempering.many.sample_many import sample_many as sample_many
     from pymc_tempering.nested import savage_dickey as savage_dickey
     from pymc_tempering.plots.calibrated import plot_calibration as plot_calibration
-    from pymc_tempering.plots.estimates import plot_bayes_factors as plot_bayes_factors
-    from pymc_tempering.plots.estimates import plot_evidence as plot_evidence
-    from pymc_tempering.plots.estimates import plot_inclusion as plot_inclusion
-    from pymc_tempering.plots.estimates import plot_prior_sensitivity as plot_prior_sensitivity
-    from pymc_tempering.plots.ladder import plot_barrier as plot_barrier
-    from pymc_tempering.plots.ladder import plot_ladder as plot_ladder
-    from pymc_tempering.plots.ladder import plot_path as plot_path
-    from pymc_tempering.plots.log_z import plot_log_z as plot_log_z
-    from pymc_tempering.plots.log_z import plot_running_log_z as plot_running_log_z
+    from pymc_tempering.plots.estimates import (
+        plot_bayes_factors as plot_bayes_factors,
+        plot_evidence as plot_evidence,
+        plot_inclusion as plot_inclusion,
+        plot_prior_sensitivity as plot_prior_sensitivity,
+    )
+    from pymc_tempering.plots.ladder import (
+        plot_barrier as plot_barrier,
+        plot_ladder as plot_ladder,
+        plot_path as plot_path,
+    )
+    from pymc_tempering.plots.log_z import (
+        plot_log_z as plot_log_z,
+        plot_running_log_z as plot_running_log_z,
+    )
     from pymc_tempering.plots.looks import plot_looks as plot_looks
-    from pymc_tempering.plots.movement import plot_round_trips as plot_round_trips
-    from pymc_tempering.plots.movement import plot_temperature_trace as plot_temperature_trace
-    from pymc_tempering.plots.movement import plot_tours as plot_tours
+    from pymc_tempering.plots.movement import (
+        plot_round_trips as plot_round_trips,
+        plot_temperature_trace as plot_temperature_trace,
+        plot_tours as plot_tours,
+    )
     from pymc_tempering.plots.summary import plot_summary as plot_summary
     from pymc_tempering.sampling.precompile import compile as compile
-    from pymc_tempering.sampling.restart import extend as extend
-    from pymc_tempering.sampling.restart import resume as resume
+    from pymc_tempering.sampling.restart import extend as extend, resume as resume
     from pymc_tempering.sampling.sample import sample as sample
     from pymc_tempering.sampling.step_method import SimulatedTempering as SimulatedTempering
     from pymc_tempering.sampling.to_bambi import to_bambi as to_bambi
     from pymc_tempering.sensitivity.prior_sensitivity import prior_sensitivity as prior_sensitivity
-    from pymc_tempering.variational import fit as fit
-    from pymc_tempering.variational import plot_annealing as plot_annealing
-    from pymc_tempering.variational import refine as refine
-    from pymc_tempering.variational import to_datatree as to_datatree
+    from pymc_tempering.variational import (
+        fit as fit,
+        plot_annealing as plot_annealing,
+        refine as refine,
+        to_datatree as to_datatree,
+    )
 
 __version__ = "0.1.0"
 

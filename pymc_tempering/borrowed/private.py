@@ -98,8 +98,7 @@ except ImportError:
     _COSTS["_logprob"] = "each call reads a model's functions anew"
 
 try:
-    from pymc.distributions.mixture import _BaseMixtureRV as AnyMixtureRV
-    from pymc.distributions.mixture import _HurdleRV as HurdleRV
+    from pymc.distributions.mixture import _BaseMixtureRV as AnyMixtureRV, _HurdleRV as HurdleRV
 except ImportError:
     _COSTS["_BaseMixtureRV, _HurdleRV"] = "fits of mixtures and hurdles are refused"
 

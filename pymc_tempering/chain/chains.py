@@ -31,8 +31,8 @@ from pymc_tempering.chain.loop import (
     new_chain,
     new_record,
     new_work,
+    run as run_loop,
 )
-from pymc_tempering.chain.loop import run as run_loop
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import POLL_SECONDS, Threads

@@ -22,13 +22,11 @@ from pymc_tempering.comparison.runs import is_row, row_evidence
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import kish, log_mean, log_mean_error
 from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS, is_tempered, run_estimator
-from pymc_tempering.crosscheck.result import GROUP as CHECK_GROUP
-from pymc_tempering.crosscheck.result import CrossCheck, read_cross_check
+from pymc_tempering.crosscheck.result import GROUP as CHECK_GROUP, CrossCheck, read_cross_check
 from pymc_tempering.evidence import ESTIMATORS, Evidence
 from pymc_tempering.evidence.estimators import POSTERIOR, estimate_quietly, lists_estimators
 from pymc_tempering.evidence.factor import QUANTILE_95
-from pymc_tempering.evidence.result import GROUP as EVIDENCE_GROUP
-from pymc_tempering.evidence.result import doubted, emit_warnings, untold
+from pymc_tempering.evidence.result import GROUP as EVIDENCE_GROUP, doubted, emit_warnings, untold
 from pymc_tempering.exceptions import (
     DataMismatchError,
     ImproperPriorError,

@@ -128,11 +128,9 @@ def relabeled(mixture: Mixture, xs: np.ndarray) -> np.ndarray:
     """States (n, d) with those labels that make them likeliest in the first labeling."""
     if mixture.labelings is None:
         return xs
-    first = one_labeling(mixture)
-    return _nearest(
-        xs, mixture.labelings,
-        [-np.logaddexp.reduce(first.log_t(xs @ each.T), axis=1) for each in mixture.labelings],
-    )  # fmt: skip
+    first, maps = one_labeling(mixture), mixture.labelings
+    log_t = [np.logaddexp.reduce(first.log_t(xs @ each.T), axis=1) for each in maps]
+    return _turned(xs, maps, np.argmax(log_t, axis=0))
 
 
 def near_each_other(xs: np.ndarray, maps: np.ndarray) -> np.ndarray:
@@ -142,18 +140,13 @@ def near_each_other(xs: np.ndarray, maps: np.ndarray) -> np.ndarray:
         center, variance = np.median(near, axis=0), near.var(axis=0)
         variance = np.where(variance > 0, variance, 1.0)
         squares = [((xs @ each.T - center) ** 2 / variance).sum(axis=1) for each in maps]
-        near = _nearest(xs, maps, squares)
+        near = _turned(xs, maps, np.argmin(squares, axis=0))
     return near
 
 
 def in_any_labeling(xs: np.ndarray, maps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """States (n, d), each in a labeling that is drawn at random."""
     return _turned(xs, maps, rng.integers(len(maps), size=len(xs)))
-
-
-def _nearest(xs: np.ndarray, maps: np.ndarray, distances: Sequence[np.ndarray]) -> np.ndarray:
-    """Bring each state, (n, d), to the labeling of least distance."""
-    return _turned(xs, maps, np.argmin(distances, axis=0))
 
 
 def _turned(xs: np.ndarray, maps: np.ndarray, labelings: np.ndarray) -> np.ndarray:

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from pymc_tempering.core import deadline as module
-from pymc_tempering.core import threads
+from pymc_tempering.core import deadline as module, threads
 from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
 
 

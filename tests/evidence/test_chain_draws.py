@@ -13,8 +13,7 @@ from scipy import stats
 from support.exact_posteriors import autoregressive
 
 from pymc_tempering.bridge.optimal_bridge import draw_effects, fit_bridge
-from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence import reweight as chain_draws
+from pymc_tempering.evidence import Evidence, reweight as chain_draws
 from pymc_tempering.evidence.reweight import ChainDraws, moments, reweight
 
 Y, SIGMA = 2.0, 0.8

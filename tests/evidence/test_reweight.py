@@ -10,8 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy import stats
-from support.repeated_runs import GAUSSIAN_TOY as TOY
-from support.repeated_runs import repeated_trees
+from support.repeated_runs import GAUSSIAN_TOY as TOY, repeated_trees
 
 from pymc_tempering.core.weighting import khat_limit
 from pymc_tempering.evidence import reweight as module

@@ -15,8 +15,14 @@ from support.kept_checkpoints import assert_same
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering.sampling import choose_plan, finish, fit_reference, rounds, search
-from pymc_tempering.sampling import sample as front
+from pymc_tempering.sampling import (
+    choose_plan,
+    finish,
+    fit_reference,
+    rounds,
+    sample as front,
+    search,
+)
 from pymc_tempering.warmup import warm_up
 
 STAGES = {

@@ -14,8 +14,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from scipy import stats
 from scipy.special import betaln, gammaln
 from support.kept_checkpoints import assert_same

@@ -7,8 +7,7 @@ from scipy import stats
 from support.compiled_density import compiled_density
 from support.moves import Moves
 
-from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, HMC, N_EVALUATIONS, Block
-from pymc_tempering.kernels import hmc as module
+from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, HMC, N_EVALUATIONS, Block, hmc as module
 from pymc_tempering.kernels.hmc import keep_state, put_back, second_trajectory
 from pymc_tempering.model.compiled import (
     DENSITY,

@@ -12,8 +12,7 @@ from pytensor.graph.op import Op
 import pymc_tempering as pmt
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.path import compile_path
-from pymc_tempering.references import compile as compiling
-from pymc_tempering.references import prior_laws
+from pymc_tempering.references import compile as compiling, prior_laws
 from pymc_tempering.references.compile import DEAREST, N_CHECK, check_reference
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
 from pymc_tempering.references.prior_laws import missed_constant

@@ -6,8 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import stats
-from support.compiled_systems import prior as compiled
-from support.compiled_systems import system
+from support.compiled_systems import prior as compiled, system
 from support.side_runs import run_beside
 
 import pymc_tempering as pmt
@@ -17,9 +16,7 @@ from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
 from pymc_tempering.references.prior import Fitted
-from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import fit_reference as fitting
-from pymc_tempering.sampling import rounds
+from pymc_tempering.sampling import choose_plan as auto, fit_reference as fitting, rounds
 from pymc_tempering.sampling.call import Job, Options, Tally
 from pymc_tempering.sampling.effort import Effort
 from pymc_tempering.sampling.evaluated import evaluate_states

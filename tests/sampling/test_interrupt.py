@@ -11,8 +11,7 @@ from support.gaussian_path import recount
 import pymc_tempering as pmt
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.sampling import rounds
-from pymc_tempering.sampling import search as searching
+from pymc_tempering.sampling import rounds, search as searching
 
 SOME = 60
 """Draws that each chain has when the interrupt comes; the tests ask for 40 and 50."""

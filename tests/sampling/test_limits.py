@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pymc as pm
 import pytest
-from support.compiled_systems import prior as compiled
-from support.compiled_systems import system
+from support.compiled_systems import prior as compiled, system
 from support.counted_deadline import CountedDeadline
 from support.searches import job_of
 from support.small_models import mean_only
@@ -28,8 +27,14 @@ from pymc_tempering.exceptions import TimeLimitError
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references import compile as compiling
 from pymc_tempering.references.compile import N_CHECK, check_reference
-from pymc_tempering.sampling import choose_plan as plans
-from pymc_tempering.sampling import finish, fit_reference, precompile, reference_draws, rounds
+from pymc_tempering.sampling import (
+    choose_plan as plans,
+    finish,
+    fit_reference,
+    precompile,
+    reference_draws,
+    rounds,
+)
 from pymc_tempering.sampling.call import Goal, Job, Options
 from pymc_tempering.sampling.choose_plan import warm_up_prior
 from pymc_tempering.sampling.finish import cuts_of, warn_of_run

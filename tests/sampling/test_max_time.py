@@ -18,9 +18,7 @@ from support.side_runs import run_beside
 import pymc_tempering as pmt
 from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import finish, rounds
-from pymc_tempering.sampling import sample as front
+from pymc_tempering.sampling import choose_plan as auto, finish, rounds, sample as front
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import warm_up_prior
 

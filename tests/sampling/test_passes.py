@@ -12,8 +12,7 @@ from pymc_tempering.core.deadline import PAST
 from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.exceptions import TimeLimitError
 from pymc_tempering.model.path import Path
-from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import fit_reference as passing
+from pymc_tempering.sampling import choose_plan as auto, fit_reference as passing
 from pymc_tempering.sampling.fit_reference import (
     MORE_PASSES,
     N_PASSES,

@@ -22,11 +22,13 @@ from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.prior import Fitted
-from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import evaluated
-from pymc_tempering.sampling import fit_reference as fitting
-from pymc_tempering.sampling import search as refitting
-from pymc_tempering.sampling import search as searching
+from pymc_tempering.sampling import (
+    choose_plan as auto,
+    evaluated,
+    fit_reference as fitting,
+    search as refitting,
+    search as searching,
+)
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, first_fit

@@ -14,10 +14,13 @@ from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import evaluated, suspects
-from pymc_tempering.sampling import search as searching
-from pymc_tempering.sampling import suspects as suspecting
+from pymc_tempering.sampling import (
+    choose_plan as auto,
+    evaluated,
+    search as searching,
+    suspects,
+    suspects as suspecting,
+)
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, home_radius, join
 from pymc_tempering.sampling.search import Looks

@@ -9,11 +9,13 @@ from support.look_checks import checked, leg
 from support.searches import annealed, job_of, no_scouts
 
 from pymc_tempering.references.mixture_fit import fit_mixture
-from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import fit_reference as fitting
-from pymc_tempering.sampling import fit_reference as passing
-from pymc_tempering.sampling import search as refitting
-from pymc_tempering.sampling import search as searching
+from pymc_tempering.sampling import (
+    choose_plan as auto,
+    fit_reference as fitting,
+    fit_reference as passing,
+    search as refitting,
+    search as searching,
+)
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes
 from pymc_tempering.sampling.looks import Looks

@@ -4,8 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy import integrate
-from scipy import stats as sps
+from scipy import integrate, stats as sps
 from scipy.special import gammaln, logsumexp, roots_hermitenorm
 
 from pymc_tempering.variational.conjugate import LDA, FactorialMixture, GaussianMixture, moments

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import integrate
-from scipy import stats as sps
+from scipy import integrate, stats as sps
 from support.conjugate_models import (
     CASES,
     PARTS,

@@ -23,7 +23,7 @@ MAX_NUMBERS = 80_000
 """Numbers of the scale matrices of all labelings, for each component, above which a value of the
 copied mixture takes too long: two of 200 dimensions, or 120 of 25."""
 
-N_TRIED, OF, CLOSE = 3, 10, 1e-8
+N_TRIED, OF, CLOSE = 5, 20, 1e-8
 """Draws at which the density must stay what it is, of how many, and how near."""
 
 CENTERINGS = 10

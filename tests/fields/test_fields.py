@@ -294,7 +294,9 @@ def test_a_precision_of_other_scales_is_seen(normal, monkeypatch):
 
 
 def test_log_z_of_a_walk_with_unknown_scales():
-    idata = pmt.sample(model=build(unknown_scales), random_seed=1, quiet=True, progressbar=False)
+    idata = pmt.sample(
+        1000, model=build(unknown_scales), random_seed=1, quiet=True, progressbar=False
+    )  # of 500 draws the largest R-hat of 212 values is above 1.01 by chance
     evidence = pmt.log_marginal_likelihood(idata)
     assert evidence.verdict == "ok"
     assert evidence.mcse < 0.02

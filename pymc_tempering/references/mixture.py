@@ -45,7 +45,7 @@ class FullScales:
     @property
     def log_roots(self) -> np.ndarray:
         """Half the log determinants, shape (J,)."""
-        return np.asarray(np.log(np.diagonal(self.cholesky, axis1=1, axis2=2)).sum(axis=1))
+        return np.log(np.diagonal(self.cholesky, axis1=1, axis2=2)).sum(axis=1)
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -62,20 +62,20 @@ class FullScales:
     def precisions(self) -> np.ndarray:
         """Inverses of the scale matrices, shape (J, d, d)."""
         rows = self.rows
-        return np.asarray(rows.transpose(0, 2, 1) @ rows)
+        return rows.transpose(0, 2, 1) @ rows
 
     @property
     def variances(self) -> np.ndarray:
         """Diagonals of the scale matrices, shape (J, d)."""
-        return np.asarray((self.cholesky**2).sum(axis=2))
+        return (self.cholesky**2).sum(axis=2)
 
     def precision_row(self, j: int, t: int) -> np.ndarray:
         """Row t of the inverse scale matrix of component j, shape (d,)."""
-        return np.asarray(self.rows[j][:, t] @ self.rows[j])
+        return self.rows[j][:, t] @ self.rows[j]
 
     def whiten(self, j: int, ys: np.ndarray) -> np.ndarray:
         """Whiten differences from the mean of component j, shape (n, d)."""
-        return np.asarray(ys @ self.rows[j].T)
+        return ys @ self.rows[j].T
 
     def draw(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw a centered normal for each component in `which`, shape (n, d)."""
@@ -90,7 +90,7 @@ class FullScales:
 
     def mean(self, weights: np.ndarray) -> np.ndarray:
         """Sum of the scale matrices times their weights, shape (d, d)."""
-        return np.asarray(np.einsum("j,jik,jlk->il", weights, self.cholesky, self.cholesky))
+        return np.einsum("j,jik,jlk->il", weights, self.cholesky, self.cholesky)
 
     def with_hull(self, weights: np.ndarray, offsets: np.ndarray) -> "FullScales":
         """Append the scale matrix of the mixture; `offsets` (J, d): the centered means."""
@@ -148,7 +148,7 @@ class LowRankScales:
     def log_roots(self) -> np.ndarray:
         """Half the log determinants, shape (J,)."""
         _, s = self._directions
-        return np.asarray(np.log(self.sds).sum(axis=1) + 0.5 * np.log1p(s**2).sum(axis=1))
+        return np.log(self.sds).sum(axis=1) + 0.5 * np.log1p(s**2).sum(axis=1)
 
     @property
     def packed(self) -> np.ndarray:
@@ -161,14 +161,14 @@ class LowRankScales:
     @property
     def variances(self) -> np.ndarray:
         """Diagonals of the scale matrices, shape (J, d)."""
-        return np.asarray(self.sds**2 + (self.loadings**2).sum(axis=2))
+        return self.sds**2 + (self.loadings**2).sum(axis=2)
 
     def precision_row(self, j: int, t: int) -> np.ndarray:
         """Row t of the inverse scale matrix of component j, shape (d,)."""
         unit = np.zeros((1, self.sds.shape[1]))
         unit[0, t] = 1.0
         [row] = self.whiten(j, self.whiten(j, unit) * self.sds[j]) / self.sds[j]
-        return np.asarray(row)
+        return row
 
     def whiten(self, j: int, ys: np.ndarray) -> np.ndarray:
         """Whiten differences from the mean of component j, shape (n, d)."""
@@ -391,7 +391,7 @@ class Mixture:
         dim, dofs = self.dim, self.dofs
         log_gammas = gammaln(0.5 * (dofs + dim)) - gammaln(0.5 * dofs)
         roots = self.scales.log_roots + 0.5 * dim * np.log(dofs * np.pi)
-        return np.asarray(np.log(self.weights) + log_gammas - roots)
+        return np.log(self.weights) + log_gammas - roots
 
     def squares(self, xs: np.ndarray) -> np.ndarray:
         """Squared distances in scales of each t component, shape (n, J), of states (n, d)."""
@@ -411,7 +411,7 @@ class Mixture:
             return replace(self, warp=None).log_t(us) + log_det[:, None]
         tails = 0.5 * (self.dofs + self.dim) * np.log1p(self.squares(xs) / self.dofs)
         white = -0.5 * ((xs[:, self.dim :] ** 2).sum(axis=1) + self.n_white * LOG_2PI)
-        return np.asarray(self.log_constants - tails + white[:, None])
+        return self.log_constants - tails + white[:, None]
 
     def with_cluster(self, draws: np.ndarray, share: float) -> "Mixture":
         """Mixture with a component of weight `share` in front, at the place of draws (n, d)."""

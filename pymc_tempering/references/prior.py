@@ -203,7 +203,7 @@ class Fitted:
         means = modes.means[nearest_component(modes, xs)]
         if modes.warp is None:
             return xs - np.pad(means, ((0, 0), (0, modes.n_white)))
-        return np.asarray((modes.warp.forward(xs)[0] - means) * modes.warp.spread(xs))
+        return (modes.warp.forward(xs)[0] - means) * modes.warp.spread(xs)
 
 
 type Reference = Prior | Fitted

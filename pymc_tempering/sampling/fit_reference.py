@@ -279,7 +279,7 @@ class ReferenceFit:
 
     def suspects(self, states: Evaluated) -> np.ndarray:
         """Whether log_ratio of states is far above that of all draws, shape (n,)."""
-        return np.asarray(states.log_ratio(self.components) > self.limit)
+        return states.log_ratio(self.components) > self.limit
 
     def locate(self, states: Evaluated) -> tuple[np.ndarray, np.ndarray]:
         """Tell where states are.
@@ -467,7 +467,7 @@ def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
     for j in np.unique(nearest):
         masses[j] = np.median((states.log_target - own)[nearest == j])
     needed = min(HOME_DRAWS * (states.xs.shape[1] + 1), n_states.max())
-    return np.asarray((masses >= masses[n_states >= needed].max() - HOPELESS)[nearest])
+    return (masses >= masses[n_states >= needed].max() - HOPELESS)[nearest]
 
 
 def first_fit(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
@@ -576,4 +576,4 @@ def posterior_sample(
     weights = plan.ladder.probabilities(log_ratio)[-1]
     ess = float(kish(weights))
     index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
-    return np.asarray(states[np.sort(index)])
+    return states[np.sort(index)]

@@ -90,13 +90,13 @@ def has_arrived(states: Evaluated, draws: Evaluated) -> np.ndarray:
         np.quantile(each, ARRIVAL_QUANTILE) for each in (draws.log_likelihood, draws.log_target)
     )
     likely, dense = floors
-    return np.asarray((states.log_likelihood >= likely) & (states.log_target >= dense))
+    return (states.log_likelihood >= likely) & (states.log_target >= dense)
 
 
 def is_above(states: Evaluated, draws: Evaluated) -> np.ndarray:
     """Whether log-likelihood and log density of states are both above those of all draws, (n,)."""
     likely, dense = draws.log_likelihood.max(), draws.log_target.max()
-    return np.asarray((states.log_likelihood > likely) & (states.log_target > dense))
+    return (states.log_likelihood > likely) & (states.log_target > dense)
 
 
 def bring_home(job: Job, passes: Passes, fit: ReferenceFit, looks: Evaluated) -> np.ndarray:

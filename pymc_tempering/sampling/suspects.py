@@ -253,7 +253,7 @@ class Peak:
     def squares(self, xs: np.ndarray) -> np.ndarray:
         """Squared distances of states (n, d) in standard deviations, shape (n,)."""
         z = np.linalg.solve(self.cholesky, (xs - self.mean).T)
-        return np.asarray((z**2).sum(axis=0))
+        return (z**2).sum(axis=0)
 
     def holds(self, xs: np.ndarray) -> np.ndarray:
         """Whether states (n, d) lie in its region, shape (n,)."""
@@ -262,7 +262,7 @@ class Peak:
     def log_density(self, xs: np.ndarray) -> np.ndarray:
         """Log of the normal density, without the mass, at states (n, d), shape (n,)."""
         log_size = np.log(np.diag(self.cholesky)).sum() + 0.5 * self.mean.size * np.log(2 * np.pi)
-        return np.asarray(-0.5 * self.squares(xs) - log_size)
+        return -0.5 * self.squares(xs) - log_size
 
     def share(self, log_z: float) -> float:
         """Share of its mass in all, beside an evidence of `log_z` without it."""
@@ -270,7 +270,7 @@ class Peak:
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw from the normal density, shape (n, d)."""
-        return np.asarray(self.mean + rng.standard_normal((n, self.mean.size)) @ self.cholesky.T)
+        return self.mean + rng.standard_normal((n, self.mean.size)) @ self.cholesky.T
 
 
 def holds_any(peaks: Sequence[Peak], xs: np.ndarray) -> np.ndarray:

@@ -264,7 +264,7 @@ def _changed(steps: np.ndarray, off: np.ndarray, targets: np.ndarray) -> np.ndar
 def _mean_where(known: np.ndarray, values: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
     """Mean over the first axis of what is known; another value where nothing is."""
     if known.all():
-        return np.asarray(values.mean(axis=0))
+        return values.mean(axis=0)
     n = known.sum(axis=0)
     return np.where(n > 0, (values * known).sum(axis=0) / np.maximum(n, 1), otherwise)
 
@@ -322,7 +322,7 @@ class AnnealedPass(Stages):
     @property
     def particles(self) -> np.ndarray:
         """At beta = 1, shape (n, d), unconstrained."""
-        return np.asarray(self.states[-1])
+        return self.states[-1]
 
     @property
     def sample(self) -> PathSample:

@@ -56,10 +56,6 @@ class Tuning:
         steps, lengths = self.step_sizes[:, ::-1], self.lengths[:, ::-1]
         return replace(self, step_sizes=steps, covs=self.covs[::-1], lengths=lengths)
 
-    def with_steps(self, factor: float) -> "Tuning":
-        """Tuning with all step sizes multiplied."""
-        return replace(self, step_sizes=factor * self.step_sizes)
-
     def pack(self, kernel: Compound) -> np.ndarray:
         """Tuning numbers of a compound at each inverse temperature, shape (S, P)."""
         rows = zip(self.step_sizes, self.scales, self.lengths, strict=True)

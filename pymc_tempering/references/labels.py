@@ -29,9 +29,6 @@ N_TRIED, OF, CLOSE = 5, 20, 1e-8
 CENTERINGS = 10
 """Rounds in which draws are brought near the middle of all."""
 
-type Terms = Callable[[np.ndarray], np.ndarray]
-"""Log prior and log likelihood, shape (n, 2), at states (n, d)."""
-
 
 class Labeled(NamedTuple):
     """A variable with an axis of labels; of weights that sum to one the last label is left out."""
@@ -50,8 +47,18 @@ class Labeled(NamedTuple):
         return (values[..., :-1] if self.short else values).reshape(len(xs), -1)
 
 
-def find_labelings(layout: Layout, draws: np.ndarray, terms: Terms) -> np.ndarray | None:
+def find_labelings(
+    layout: Layout, draws: np.ndarray, terms: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray | None:
     """Find labels that can be permuted: prior and likelihood are the same at some draws then.
+
+    Parameters
+    ----------
+    layout : Layout
+    draws : array, shape (n, d)
+        From the prior, unconstrained.
+    terms : callable
+        Log prior and log likelihood, shape (m, 2), at states (m, d).
 
     Returns
     -------

@@ -174,7 +174,8 @@ def way_home(
         return particles.n_evaluations > bound or job.deadline.late
 
     for factor in HOME_STEPS if patient else HOME_STEPS[:1]:
-        tuned = passes.best.tuning.with_steps(factor).pack(job.kernel)
+        tuning = passes.best.tuning
+        tuned = replace(tuning, step_sizes=factor * tuning.step_sizes).pack(job.kernel)
         stages = [tuned[round(share * (len(tuned) - 1))] for share in HOME_STAGES]
         idle = 0
         for _ in range(MAX_HOME_ROUNDS):

@@ -29,6 +29,7 @@ from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE, no_search_for_garbage
 from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.index_checks import check_indices
+from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.assess import has_minibatch, target_of
@@ -65,7 +66,7 @@ def check_fittable(model: pm.Model) -> None:
             "The model has no observed data and no potential: its posterior is its prior. Pass "
             "`observed=` to a variable, or add a pm.Potential."
         )
-    discrete = [rv.name for rv in model.free_RVs if rv.dtype not in pm.vartypes.continuous_types]
+    discrete = [rv.name for rv in model.free_RVs if is_discrete(rv)]
     if discrete:
         raise DiscreteVariableError(
             f"Discrete free variables cannot be fitted: {', '.join(discrete)}. Marginalize them "

@@ -39,7 +39,7 @@ def factors(explicit=True):
 def sample(draws):
     """Evidence of a run, and the share of its draws with a first load above zero."""
     idata = pmt.sample(
-        draws, model=factors(), random_seed=4, compute_convergence_checks=False, **QUIET
+        draws, model=factors(), random_seed=7, compute_convergence_checks=False, **QUIET
     )
     return estimate_quietly(idata), float((idata["posterior"]["load"][..., 0] > 0).mean())
 
@@ -52,7 +52,7 @@ def truth():
 
 
 def test_a_mode_that_the_first_fit_lacks_is_found_by_looks(truth, monkeypatch):
-    """Seed 4 begins with one sign. Planted: looks that are stuck are not weighed."""
+    """Seed 7 begins with one sign. Planted: looks that are stuck are not weighed."""
     found, share = sample(1000)
     assert found.verdict == "ok"
     assert abs(found.log_z - truth.log_z) < 4 * np.hypot(found.mcse, truth.mcse)

@@ -66,7 +66,9 @@ def find_labelings(
         The linear maps of a state to all labelings, the one that it has first.
     """
     choices = list(_choices(layout))
-    values = terms(draws[:OF] if choices else draws[:0])
+    if not choices:
+        return None
+    values = terms(draws[:OF])
     fine = np.isfinite(values).all(axis=1).nonzero()[0][:N_TRIED]
     draws, values = draws[fine], values[fine]
     for moved, k in choices if fine.size == N_TRIED else ():
@@ -118,8 +120,9 @@ def one_labeling(mixture: Mixture) -> Mixture:
 
 def all_labelings(modes: Mixture, maps: np.ndarray | None) -> Mixture:
     """Mixture with a copy of its components for each labeling, (G, d, d); itself without any."""
-    if maps is None or not isinstance(modes.scales, FullScales):
+    if maps is None:
         return modes
+    assert isinstance(modes.scales, FullScales)  # labelings are of few dimensions
     g, dim = len(maps), modes.dim
     means = np.einsum("gij,cj->gci", maps, modes.means)
     turned = np.einsum("gij,cjk->gcik", maps, modes.scales.cholesky)

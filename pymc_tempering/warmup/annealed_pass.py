@@ -187,21 +187,22 @@ def _sweep_to_targets(
     begun = particles.n_evaluations
     for i in range(limits.most):
         log_ratio, accepted = particles.log_ratio.copy(), particles.accepted
-        for h, c in np.ndindex(n_parts, n_options):
-            group = groups[h * n_options + (i + c) % n_options]
-            evaluations = particles.n_evaluations
+        for h in range(n_parts):
             scale = stage.scale
             if n_parts == 2:
                 others = np.concatenate(groups[(1 - h) * n_options :][:n_options])
                 scale = _spread(particles.xs[others], scale)
-            params = kernel.pack(steps, scale, stage.covs, options[c])
-            m = _move(particles, beta, params, slice(group[0], group[-1] + 1), limits)
-            if m == 0:
-                continue
-            at = slice(group[0], group[0] + m)
-            jump[i, h, c] = _mean_square_change(log_ratio[at], particles.log_ratio[at])
-            cost[i, h, c] = (particles.n_evaluations - evaluations) / m
-            moved[i, h, c] = m
+            for c, lengths in enumerate(options):
+                group = groups[h * n_options + (i + c) % n_options]
+                evaluations = particles.n_evaluations
+                params = kernel.pack(steps, scale, stage.covs, lengths)
+                m = _move(particles, beta, params, slice(group[0], group[-1] + 1), limits)
+                if m == 0:
+                    continue
+                at = slice(group[0], group[0] + m)
+                jump[i, h, c] = _mean_square_change(log_ratio[at], particles.log_ratio[at])
+                cost[i, h, c] = (particles.n_evaluations - evaluations) / m
+                moved[i, h, c] = m
         now = int(moved[i].sum())
         moves += now
         if now == 0:

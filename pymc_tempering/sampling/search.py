@@ -7,7 +7,8 @@ number of rungs, a look their number, and there is no resampling, so that looks 
 A look that ends on its way says nothing of what a fit has missed. One has arrived if its
 log-likelihood and its log posterior density are those of posterior draws, or if it came home: some
 transitions at beta = 1 bring it to where draws of the fit lie. These transitions show that it can
-get there. No weight and no draw is taken from where they end.
+get there. No weight and no draw is taken from where they end, but one that ends elsewhere may be in
+a mode that nobody knows.
 
 Each round of the search takes fresh looks and fresh scouts. A state far above what the reference
 knows is a suspect. Most were only on their way: a short chain at beta = 1 brings them home. Peaks
@@ -99,55 +100,82 @@ def is_above(states: Evaluated, draws: Evaluated) -> np.ndarray:
     return (states.log_likelihood > likely) & (states.log_target > dense)
 
 
-def bring_home(job: Job, passes: Passes, fit: ReferenceFit, looks: Evaluated) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class Away:
+    """States that were moved on and did not come home.
+
+    Attributes
+    ----------
+    at : array of int, shape (m,)
+        Which of those that set out they are.
+    ends : Evaluated
+        Where they are now.
+    ended : bool
+        Whether the deadline or the bound in evaluations ended their way.
+    """
+
+    at: np.ndarray
+    ends: Evaluated
+    ended: bool
+
+
+def bring_home(
+    job: Job, passes: Passes, fit: ReferenceFit, looks: Evaluated
+) -> tuple[np.ndarray, Away]:
     """Move looks that are on their way at beta = 1, in blocks, while that brings some home.
 
     Returns
     -------
-    array of bool, shape (n,)
+    arrived : array of bool, shape (n,)
         Whether each of the looks has arrived, by itself or by these moves.
+    away : Away
+        Those that were moved and have not.
     """
     arrived = has_arrived(looks, fit.draws)
-    idle = np.flatnonzero(~arrived)
+    idle, none = np.flatnonzero(~arrived), np.zeros(0, dtype=int)
+    away = Away(none, looks.at(none), ended=False)
     size, at_once = WIDE_BLOCKS if is_wide(job.prior.path) else HOME_BLOCK
     for start in range(0, idle.size, size * at_once):
         if arrived.sum() >= MIN_ARRIVALS:
             break
         end = min(start + size * at_once, idle.size)
         blocks = [idle[i : min(i + size, end)] for i in range(start, end, size)]
-        home, ended = _homes(job, passes, fit, looks, blocks)
+        more = _moved_on(job, passes, fit, looks, blocks)
+        home = np.setdiff1d(np.concatenate(blocks), more.at)
         arrived[home] = True
-        if home.size == 0 or ended:
+        at = np.concatenate([away.at, more.at])
+        away = Away(at, join([away.ends, more.ends]), more.ended)
+        if home.size == 0 or more.ended:
             break
-    return arrived
+    return arrived, away
 
 
-def _homes(
+def _moved_on(
     job: Job, passes: Passes, fit: ReferenceFit, looks: Evaluated, blocks: Sequence[np.ndarray]
-) -> tuple[np.ndarray, bool]:
-    """Tell which looks of some blocks come home, and whether a bound ended it; on threads."""
+) -> Away:
+    """Tell which looks of some blocks do not come home; on threads."""
 
-    def one(job: Job, block: np.ndarray) -> tuple[np.ndarray, bool]:
-        away, ended = way_home(job, passes, fit, looks.xs[block], patient=False)
-        return np.delete(block, away), ended
+    def one(job: Job, block: np.ndarray) -> Away:
+        away = way_home(job, passes, fit, looks.xs[block], patient=False)
+        return replace(away, at=block[away.at])
 
     if len(blocks) == 1:
         return one(job, blocks[0])
     jobs = [replace(job, rng=own) for own in job.rng.spawn(len(blocks))]
-    tasks: list[Task[tuple[np.ndarray, bool]]] = [
+    tasks: list[Task[Away]] = [
         lambda stop, own=own, block=block: one(own, block)
         for own, block in zip(jobs, blocks, strict=True)
     ]
-    results, interrupted = run_tasks(tasks, job.cores)
+    every, interrupted = run_tasks(tasks, job.cores)
     if interrupted:
         raise KeyboardInterrupt("Interrupted while looks were brought home.")
-    homes, ends = zip(*results, strict=True)
-    return np.concatenate(homes), any(ends)
+    at = np.concatenate([away.at for away in every])
+    return Away(at, join([away.ends for away in every]), any(away.ended for away in every))
 
 
 def way_home(
     job: Job, passes: Passes, fit: ReferenceFit, xs: np.ndarray, *, patient: bool = True
-) -> tuple[np.ndarray, bool]:
+) -> Away:
     """Move states at beta = 1 in blocks of `HOME_SWEEPS` transitions until they are home.
 
     Parameters
@@ -159,10 +187,8 @@ def way_home(
 
     Returns
     -------
-    away : array of int, shape (m,)
-        Which of them did not come home.
-    ended : bool
-        Whether the deadline or the bound in evaluations ended it.
+    Away
+        Those that did not come home.
     """
     at = np.arange(len(xs))
     way = way_of(job)
@@ -188,7 +214,7 @@ def way_home(
             if at.size == 0 or ended() or idle == rounds:
                 break
     job.tally.work["looks"] += len(xs) + particles.n_evaluations
-    return at, at.size > 0 and ended()
+    return Away(at, states_of(job, way, particles), at.size > 0 and ended())
 
 
 def _still_away(
@@ -425,6 +451,8 @@ def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
     dear = job.prior.path.dear
     looks_first = dear and not is_wide(job.prior.path)
     batch, last = LOOK_BATCH[dear], last if looks_first else _brought_home(at, last)
+    if not last.found_nothing:
+        return last
     spent = last.looks.n_evaluations
     own = job.options.check_looks * passes.n_evaluations
     patience, most = (factor * own for factor in LOOKING)
@@ -445,8 +473,15 @@ def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
 
 
 def _brought_home(at: Search, last: SearchRound) -> SearchRound:
-    """Return a round after those of its looks that are on their way were moved on."""
-    return replace(last, arrived=bring_home(at.job, at.passes, at.fit, last.looks.ends))
+    """Return a round after those of its looks that are on their way were moved on.
+
+    Those that did not come home may have come to a mode that nobody knows.
+    """
+    arrived, away = bring_home(at.job, at.passes, at.fit, last.looks.ends)
+    strange, heavy, complete = _follow_up(at, away.ends, away.at.size, scouting=False)
+    marked = last.strange.copy()
+    marked[away.at[strange]] = True
+    return replace(last, arrived=arrived, strange=marked, heavy=heavy, complete=complete)
 
 
 def strangers(
@@ -475,9 +510,9 @@ def strangers(
     for i, group in enumerate(groups):
         if group.size == 0:
             continue
-        away, ended = way_home(job, passes, fit, states.xs[group])
-        strange[np.delete(group, away)] = False
-        if ended or (i > 0 and away.size == group.size):
+        away = way_home(job, passes, fit, states.xs[group])
+        strange[np.delete(group, away.at)] = False
+        if away.ended or (i > 0 and away.at.size == group.size):
             break
     return strange
 

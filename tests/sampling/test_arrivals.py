@@ -20,6 +20,7 @@ from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
 from pymc_tempering.sampling.search import (
     Looks,
+    Away,
     bring_home,
     has_arrived,
     is_above,
@@ -81,8 +82,11 @@ def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
         patch.setattr(ReferenceFit, "home", lambda known, states: nowhere(states)[0])
         patch.setattr(searching, "sweep", spy)
         patch.setattr(searching, "MIN_HOME_COST", bound)
-        away, ended = way_home(job, passes, fit_of("gaussian"), xs, **how)
-    found = SimpleNamespace(away=away, ended=ended, n_evaluations=job.tally.work["looks"])
+        away = way_home(job, passes, fit_of("gaussian"), xs, **how)
+    assert away.ends.n == away.at.size
+    found = SimpleNamespace(
+        away=away.at, ended=away.ended, n_evaluations=job.tally.work["looks"]
+    )
     return found, sweeps
 
 
@@ -129,15 +133,15 @@ def test_the_way_home_ends_at_its_bound(monkeypatch, bound):
 
 def test_states_of_the_posterior_are_home_and_cost_one_sweep():
     job, xs = job_of("gaussian"), fit_of("gaussian").draws.xs[:40]
-    away, ended = way_home(job, Passes((annealed("gaussian"),)), fit_of("gaussian"), xs)
-    assert away.size <= 1
-    assert not ended
+    away = way_home(job, Passes((annealed("gaussian"),)), fit_of("gaussian"), xs)
+    assert away.at.size <= 1
+    assert not away.ended
 
 
 def all_stay(job, passes, fit, xs, **how):
     """No state comes home."""
     job.tally.work["looks"] += 10 * len(xs)
-    return np.arange(len(xs)), False
+    return Away(np.arange(len(xs)), evaluate_states(job.prior, xs), ended=False)
 
 
 def mixed(n, n_arrived):
@@ -219,23 +223,26 @@ def test_looks_are_moved_on_as_long_as_a_block_brings_some_home(monkeypatch):
     def ways(job, passes, fit, xs, *, patient):
         assert not patient
         blocks.append(len(xs))
-        away = np.arange(20, 25) if len(blocks) == 1 else np.arange(25)
+        away = np.arange(20 if len(blocks) == 1 else 0, len(xs))
         job.tally.work["looks"] += 7
-        return away[: len(xs)], False
+        return Away(away, evaluate_states(job.prior, xs[away] + 0.5), ended=False)
 
     monkeypatch.setattr(searching, "way_home", ways)
     fit = fit_of("gaussian")
     job = job_of("gaussian")
-    arrived = bring_home(job, passes, fit, mixed(100, 0))
+    looks = mixed(100, 0)
+    arrived, away = bring_home(job, passes, fit, looks)
     assert (blocks, job.tally.work["looks"], arrived.sum()) == ([25], 7, 20)
     assert arrived[:20].all()
+    assert away.at.tolist() == list(range(20, 25))
+    assert (away.ends.xs == looks.xs[20:25] + 0.5).all()
     blocks[:] = [1]
     job = job_of("gaussian")
-    arrived = bring_home(job, passes, fit, mixed(100, 3))
+    arrived, _ = bring_home(job, passes, fit, mixed(100, 3))
     assert (blocks[1:], job.tally.work["looks"], arrived.sum()) == ([25], 7, 3)
     blocks.clear()
     job = job_of("gaussian")
-    arrived = bring_home(job, passes, fit, mixed(100, 30))
+    arrived, _ = bring_home(job, passes, fit, mixed(100, 30))
     assert (blocks, job.tally.work["looks"], arrived.sum()) == ([], 0, 30)
 
 

@@ -19,7 +19,7 @@ from pymc_tempering.sampling import (
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes
 from pymc_tempering.sampling.looks import Looks
-from pymc_tempering.sampling.search import has_arrived
+from pymc_tempering.sampling.search import Away, has_arrived
 
 SHARES = np.array([0.65, 0.35])
 """Of the evidence, in the lobes of the system "two_modes"."""
@@ -161,7 +161,8 @@ def late_lobe(job, annealed, n, finer=1):
 
 def all_stay(job, passes, fit, looks):
     """In the place of `bring_home`: no look is moved on."""
-    return has_arrived(looks, fit.draws)
+    none = np.zeros(0, dtype=int)
+    return has_arrived(looks, fit.draws), Away(none, looks.at(none), ended=False)
 
 
 def test_what_further_looks_have_found_enters_the_reference_too(monkeypatch):
@@ -188,6 +189,34 @@ def test_further_looks_that_are_not_followed_up_miss_it(monkeypatch):
     assert missing(evidence) > 10
 
 
+def on_the_way(job, annealed, n, finer=1):
+    """Looks that end where the prior is, below all that a reference draws."""
+    xs = job.prior.draw(n, job.prior.spawn(job.rng))
+    return Looks(evaluate_states(job.prior, xs), np.full(n, -1e6), 10_000)
+
+
+def test_looks_that_come_to_an_unknown_mode_while_they_are_moved_on_are_followed_up(monkeypatch):
+    chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=on_the_way)
+    assert (chosen.fits, chosen.settled) == (2, True)
+    assert evidence.verdict == "ok"
+    assert abs(missing(evidence)) < 4
+
+
+def test_such_looks_that_are_forgotten_miss_it(monkeypatch):
+    """Planted bug, as it was: only those that come home are asked for."""
+    original = searching.bring_home
+
+    def forgets(*args):
+        arrived, away = original(*args)
+        none = np.zeros(0, dtype=int)
+        return arrived, Away(none, away.ends.at(none), ended=False)
+
+    monkeypatch.setattr(searching, "bring_home", forgets)
+    chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=on_the_way)
+    assert (chosen.fits, evidence.verdict) == (1, "ok")
+    assert missing(evidence) > 10
+
+
 def groups_moved(monkeypatch, comes_home, n_looks):
     """Sizes of the groups in which 100 suspects are moved, of which some come home; and who stays.
 
@@ -201,7 +230,7 @@ def groups_moved(monkeypatch, comes_home, n_looks):
         sizes.append(len(xs))
         away = [i for i, x in enumerate(xs) if number[x.tobytes()] not in comes_home]
         job.tally.work["looks"] += 3
-        return np.array(away, dtype=int), False
+        return Away(np.array(away, dtype=int), states.at(np.array(away, dtype=int)), ended=False)
 
     everything = lambda fit, states: np.ones(states.n, dtype=bool)  # noqa: E731
     monkeypatch.setattr(searching, "way_home", ways)

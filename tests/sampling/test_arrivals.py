@@ -19,8 +19,8 @@ from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
 from pymc_tempering.sampling.search import (
-    Looks,
     Away,
+    Looks,
     bring_home,
     has_arrived,
     is_above,
@@ -84,9 +84,7 @@ def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
         patch.setattr(searching, "MIN_HOME_COST", bound)
         away = way_home(job, passes, fit_of("gaussian"), xs, **how)
     assert away.ends.n == away.at.size
-    found = SimpleNamespace(
-        away=away.at, ended=away.ended, n_evaluations=job.tally.work["looks"]
-    )
+    found = SimpleNamespace(away=away.at, ended=away.ended, n_evaluations=job.tally.work["looks"])
     return found, sweeps
 
 

@@ -41,6 +41,12 @@ class Arrow:
         n, b, m = float(self.n_band), self.width + 1.0, float(len(self.order) - self.n_band)
         return n * b**2 + 2.0 * n * b * m + n * m**2 + m**3 / 3.0
 
+    @property
+    def numbers(self) -> int:
+        """Numbers of a factor, and of a vector."""
+        m = len(self.order) - self.n_band
+        return (self.width + 2) * self.n_band + m * (self.n_band + m + 1)
+
 
 def arrange(pattern: csr_array, parts: Sequence[np.ndarray]) -> Arrow:
     """Find an order with a cheap factor.

@@ -4,11 +4,9 @@ Mode and curvature are found by Newton's steps. They need not be exact: whatever
 functions of the other unknowns alone, and the change of variables that they make is exact.
 """
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from threading import Lock
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numba
@@ -132,9 +130,15 @@ class Field:
         return (staged if self.dense else evaluator_of)(self.path, self.inside)
 
     @cached_property
-    def _kept(self) -> tuple[Lock, OrderedDict[bytes, FieldLaw]]:
-        """Laws that were asked for last."""
-        return Lock(), OrderedDict()
+    def _law(self) -> Callable[[bytes], FieldLaw]:
+        """Its law, by the bytes of the others."""
+
+        @lru_cache(max(1, KEPT_BYTES // (8 * self.curvature.arrow.numbers)))
+        def law(key: bytes) -> FieldLaw:
+            others = np.frombuffer(key)
+            return self.climb(others, self.begin(others))
+
+        return law
 
     def evaluate(self, others: np.ndarray, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log density, shape (k,), and its gradient, (k, n), at states of the field, (k, n)."""
@@ -161,17 +165,7 @@ class Field:
         numpy.linalg.LinAlgError
             There is no positive curvature.
         """
-        key, (lock, kept) = others.tobytes(), self._kept
-        with lock:
-            known = kept.pop(key, None)
-        known = self.climb(others, self.begin(others)) if known is None else known
-        root = known.root
-        size = known.mode.nbytes + root.band.nbytes + root.cross.nbytes + root.corner.nbytes
-        with lock:
-            while kept and len(kept) * size > KEPT_BYTES:
-                kept.popitem(last=False)
-            kept[key] = known
-        return known
+        return self._law(others.tobytes())
 
     def scaled(self, others: np.ndarray, powers: Sequence[int]) -> tuple[int, np.ndarray]:
         """Scale the band of the start by powers of a factor; return the best one, and its state."""

@@ -28,7 +28,7 @@ from pymc_tempering.model.path import Path
 from pymc_tempering.references.labels import relabeled
 from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.effort import SCOUTED_WORK, effort_of
+from pymc_tempering.sampling.effort import SCOUTED_WORK, effort_of, is_wide
 from pymc_tempering.sampling.evaluated import (
     Evaluated,
     Region,
@@ -389,13 +389,14 @@ def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], li
     heavy, light : list of Peak
     """
     least, heavy, light = least_mass(log_z), list[Peak](), list[Peak]()
+    path = job.prior.path
     for peak in peaks:
-        log_mass, few = peak.log_mass, peak.mean.size <= MAX_WEIGHED_DIM
-        if log_mass > least and few:
+        log_mass = peak.log_mass
+        if log_mass > least and path.dim <= MAX_WEIGHED_DIM:
             log_mass = _weighed(job, peak)
         if log_mass > least:
             heavy.append(peak)
-        elif few:
+        elif not is_wide(path, MAX_WEIGHED_DIM):
             light.append(peak)
     return heavy, light
 
@@ -436,8 +437,8 @@ def weigh_regions(
 ) -> tuple[list[Peak], list[Peak], np.ndarray]:
     """Weigh the regions where states are stuck, one after the other.
 
-    In many dimensions a state may be long on its way to a mode, where there is no mass yet. So no
-    region is light there.
+    In many dimensions, those of a white field left out, a state may be long on its way to a mode,
+    where there is no mass yet. So no region is light there.
 
     Parameters
     ----------
@@ -460,14 +461,14 @@ def weigh_regions(
         Which of the states lie in light ones.
     """
     heavy, light, cost = list[Peak](), list[Peak](), 0
-    explained = np.zeros(len(xs), dtype=bool)
+    explained, wide = np.zeros(len(xs), dtype=bool), is_wide(job.prior.path, MAX_WEIGHED_DIM)
     if job.deadline.late:
         return heavy, light, explained
     for region, inside, spent in regions_of(job, annealed, xs, range(len(xs))):
         cost += spent
         if region.log_mass > least_mass(log_z):
             heavy.append(region)
-        elif xs.shape[1] <= MAX_WEIGHED_DIM and dropped + region.share(log_z) < ISLAND:
+        elif not wide and dropped + region.share(log_z) < ISLAND:
             dropped += region.share(log_z)
             light.append(region)
             explained |= inside
@@ -534,23 +535,28 @@ def region_around(job: Job, annealed: AnnealedPass, x: np.ndarray) -> tuple[Peak
     for _ in range(CHAIN_PARTS):
         sweep(chains, 1.0, params, CHAIN_SWEEPS)
         kept.append(np.column_stack([chains.xs, chains.values.sum(axis=1)]))
-    states = np.array(kept)
+    states, n_white = np.array(kept), job.prior.path.n_white
     halves = (states[:, ::2].reshape(-1, x.size + 1), states[:, 1::2].reshape(-1, x.size + 1))
     log_mass = max(
-        -log_mean(_normal(own[:, :-1]).log_density(other[:, :-1]) - other[:, -1])
+        -log_mean(_normal(own[:, :-1], n_white).log_density(other[:, :-1]) - other[:, -1])
         for own, other in (halves, halves[::-1])
     )
-    region = _normal(states[..., :-1].reshape(-1, x.size))
+    region = _normal(states[..., :-1].reshape(-1, x.size), n_white)
     return replace(region, log_mass=log_mass), CHAINS + chains.n_evaluations
 
 
-def _normal(xs: np.ndarray) -> Peak:
+def _normal(xs: np.ndarray, n_white: int) -> Peak:
     """Take the normal density with mean and covariance of states, (n, d); it has no mass yet.
 
-    In many dimensions only their variances, which few states tell.
+    The last ones that are white have theirs. In many other dimensions only the variances, which few
+    states tell.
     """
-    if xs.shape[1] > MAX_WEIGHED_DIM:
-        return Peak(xs.mean(axis=0), np.diag(1e-5 + xs.std(axis=0)), -np.inf)
-    covariance = np.cov(xs, rowvar=False).reshape(xs.shape[1], xs.shape[1])
-    covariance += np.diag(1e-9 + 1e-6 * np.diag(covariance))
-    return Peak(xs.mean(axis=0), np.linalg.cholesky(covariance), -np.inf)
+    n, dim = xs.shape[1] - n_white, xs.shape[1]
+    mean, covariance = np.zeros(dim), np.eye(dim)
+    mean[:n] = xs[:, :n].mean(axis=0)
+    if n > MAX_WEIGHED_DIM:
+        covariance[:n, :n] = np.diag((1e-5 + xs[:, :n].std(axis=0)) ** 2)
+    else:
+        own = np.cov(xs[:, :n], rowvar=False).reshape(n, n)
+        covariance[:n, :n] = own + np.diag(1e-9 + 1e-6 * np.diag(own))
+    return Peak(mean, np.linalg.cholesky(covariance), -np.inf)

@@ -3,11 +3,14 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pymc as pm
 import pytest
 from support.compiled_systems import prior, system
 
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.kernels import HMC, on_all
+from pymc_tempering.model.path import Path
+from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import suspects
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
@@ -83,3 +86,35 @@ def test_what_was_not_weighed_is_not_explained(stuck, monkeypatch, why):
     found = weigh_regions(job, annealed, xs, 100.0, bound, 0.0)
     assert len(found.light) == (1 if why == "bound" else 0)
     assert not found.explained.all()
+
+
+WHITE, CORRELATION = 60, 0.95
+
+
+def beside_white(monkeypatch, n_white):
+    """Masses of a region (1 in all) of three correlated variables beside white ones, if known as
+    such, and whether it is let go beside e^12 times as much evidence."""
+    covariance = (1.0 - CORRELATION) * np.eye(3) + CORRELATION
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=3)
+        pm.Normal("u", shape=WHITE)
+        law = pm.logp(pm.MvNormal.dist(np.zeros(3), covariance), x)
+        pm.Potential("correlated", law - pm.logp(pm.Normal.dist(), x).sum())
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "n_white", n_white)
+        of, rng = compile_model(model), np.random.default_rng(1)
+        job = Job(of, on_all(HMC(), of.path.dim), Options(), rng)
+        annealed = anneal(of, job.kernel, rng, n_particles=64)
+        starts = annealed.particles[:5]
+        found = [suspects.region_around(job, annealed, x)[0].log_mass for x in starts]
+        light = weigh_regions(job, annealed, starts[:1], 12.0, MANY, 0.0).light
+    return np.array(found), len(light)
+
+
+def test_white_dimensions_are_not_those_of_a_region(monkeypatch):
+    masses, n_light = beside_white(monkeypatch, WHITE)
+    assert np.abs(masses).max() < 0.3
+    assert n_light == 1
+    masses, n_light = beside_white(monkeypatch, 0)  # planted: they count as others do
+    assert masses.min() > 0.6
+    assert n_light == 0

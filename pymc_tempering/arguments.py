@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from pymc_tempering.exceptions import ArgumentError
 
@@ -41,6 +42,11 @@ def check_kind(name: str, value: Any, kind: type, how: str) -> None:
     """Raise an ArgumentError unless the value is of a kind; `how` says where one comes from."""
     if not isinstance(value, kind):
         raise ArgumentError(f"{name} must be {how}, not {type(value).__name__}.")
+
+
+def has_group(thing: Any, group: str) -> bool:
+    """Whether something is a DataTree with a group of that name."""
+    return isinstance(thing, xr.DataTree) and group in thing.children
 
 
 def called_as[**P, T](example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -102,12 +102,12 @@ def _row(table: pd.DataFrame, has: np.ndarray) -> dict[str, float]:
     log_p -= np.logaddexp.reduce(log_p)
     mcse = table["mcse"].to_numpy(dtype=float)
     inside, outside = (np.logaddexp.reduce(log_p[of], initial=-np.inf) for of in (has, ~has))
-    two = bool(prior[has].sum() > 0.0 and prior[~has].sum() > 0.0)
+    known = np.isfinite(mcse).all()
     log_bf = error = np.nan
-    p_error = 0.0 if np.isfinite(mcse).all() else np.inf
-    if two:
+    p_error = 0.0 if known else np.inf
+    if prior[has].sum() > 0.0 and prior[~has].sum() > 0.0:
         share = np.exp(np.where(has, log_p - inside, log_p - outside))
-        error = float(np.linalg.norm(share * mcse)) if np.isfinite(mcse).all() else np.inf
+        error = float(np.linalg.norm(share * mcse)) if known else np.inf
         log_bf = inside - outside - float(np.log(prior[has].sum() / prior[~has].sum()))
         p_error = error * float(np.exp(inside + outside))
     return {

@@ -17,7 +17,14 @@ from pymc.backends.base import MultiTrace
 from pymc.variational.opvi import Approximation
 from scipy.special import stdtrit
 
-from pymc_tempering.arguments import RandomSeed, check_choice, check_whole, listed, rng_of
+from pymc_tempering.arguments import (
+    RandomSeed,
+    check_choice,
+    check_whole,
+    has_group,
+    listed,
+    rng_of,
+)
 from pymc_tempering.comparison.runs import is_row, row_evidence
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import kish, log_mean, log_mean_error
@@ -34,8 +41,8 @@ from pymc_tempering.exceptions import (
     NotTemperedError,
     TemperingError,
 )
-from pymc_tempering.model.bambi import pymc_draws
-from pymc_tempering.model.check import NO_DRAWS, find_model_if_any, is_model, model_inside
+from pymc_tempering.model.bambi import is_bambi, pymc_draws
+from pymc_tempering.model.check import NO_DRAWS, find_model_if_any, is_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel, ModelLike
 from pymc_tempering.model.identity import differences, identity_of
@@ -234,14 +241,10 @@ def _doubts(thing: Any, extras: Extras) -> list[str]:
         raise DataMismatchError(
             f"The fit is of another model: {found}. Pass the model that it was made with."
         )
-    if not _has("posterior")(thing):
+    if not has_group(thing, "posterior"):
         return []
     check_same_model(thing, extras.model)
     return untold_model(thing)
-
-
-def _has(*groups: str) -> Callable[[Any], bool]:
-    return lambda thing: isinstance(thing, xr.DataTree) and set(groups) <= set(thing.children)
 
 
 def is_fit(thing: Any) -> bool:
@@ -252,8 +255,7 @@ def is_fit(thing: Any) -> bool:
 
 def is_model_alone(thing: Any) -> bool:
     """Whether something is a model of PyMC, in a handle or of Bambi or not."""
-    inner = model_inside(thing)
-    return isinstance(thing, CompiledModel) or is_model(thing) or inner is not None
+    return isinstance(thing, CompiledModel) or is_model(thing) or is_bambi(thing)
 
 
 def _from_run(tree: xr.DataTree, extras: Extras) -> Evidence:
@@ -328,9 +330,7 @@ Particles are resampled, so that equal ones are many. So it is not 1.01, which i
 
 def is_smc_run(thing: Any) -> bool:
     """Whether something is a DataTree with the statistic that ``pm.sample_smc`` stores."""
-    if not isinstance(thing, xr.DataTree) or "sample_stats" not in thing.children:
-        return False
-    return SMC_STATISTIC in thing["sample_stats"].data_vars
+    return has_group(thing, "sample_stats") and SMC_STATISTIC in thing["sample_stats"].data_vars
 
 
 def chain_log_z(tree: xr.DataTree) -> FloatArray:
@@ -433,7 +433,7 @@ def _from_stored_fit(tree: xr.DataTree, extras: Extras) -> Evidence:
 
 def _from_posterior(tree: Any, extras: Extras, method: str = "bridge_sampling") -> Evidence:
     """Estimate by a method that evaluates the model at posterior draws."""
-    if not _has("posterior")(tree):
+    if not has_group(tree, "posterior"):
         raise NotTemperedError(_advice(tree))
     if extras.model is None:
         library = tree["posterior"].attrs.get("inference_library")
@@ -451,6 +451,10 @@ def _from_posterior(tree: Any, extras: Extras, method: str = "bridge_sampling") 
         return run_estimator(method, tree, extras.model, extras.rng, extras.cores)[method]
 
 
+def _with(group: str) -> Callable[[Any], bool]:
+    return lambda thing: has_group(thing, group)
+
+
 KINDS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any, Extras], Evidence]], ...] = (
     ("an Evidence", lambda thing: isinstance(thing, Evidence), lambda thing, _: thing),
     (
@@ -461,15 +465,15 @@ KINDS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any, Extras], Evidence]
     ("a row of sample_many or compare", is_row, lambda row, _: row_evidence(row)),
     ("a fit of pmt.fit", is_fit, _from_fit),
     ("a run of simulated tempering", is_tempered, _from_run),
-    ("a stored Evidence", _has(EVIDENCE_GROUP), lambda tree, _: Evidence.from_datatree(tree)),
+    ("a stored Evidence", _with(EVIDENCE_GROUP), lambda tree, _: Evidence.from_datatree(tree)),
     (
         "a stored cross-check",
-        _has(CHECK_GROUP),
+        _with(CHECK_GROUP),
         lambda tree, _: _from_check(read_cross_check(tree)),
     ),
     ("a run of pm.sample_smc", is_smc_run, lambda tree, _: smc_evidence(tree)),
-    ("a stored fit of pmt.fit", _has("variational"), _from_stored_fit),
-    ("posterior draws of any sampler", _has("posterior"), _from_posterior),
+    ("a stored fit of pmt.fit", _with("variational"), _from_stored_fit),
+    ("posterior draws of any sampler", _with("posterior"), _from_posterior),
 )
 """What an evidence can be had from, in the order in which it is looked for: words for it, whether a
 thing is of this kind, and ``(thing, extras)`` to ``Evidence``, without warnings outside of it."""

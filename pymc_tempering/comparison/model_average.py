@@ -274,8 +274,11 @@ def _names(
     """Names of the variables of a group that are averaged."""
     if var_names is not None:
         wanted = [var_names] if isinstance(var_names, str) else list(var_names)
-        lacks = {m: [n for n in wanted if n not in one.data_vars] for m, one in sets.items()}
-        lacks = {model: names for model, names in lacks.items() if names}
+        lacks = {
+            model: lacking
+            for model, one in sets.items()
+            if (lacking := [name for name in wanted if name not in one.data_vars])
+        }
         if lacks or not wanted:
             raise ValueError(f"var_names must be variables of all models; these lack: {lacks}.")
         return wanted

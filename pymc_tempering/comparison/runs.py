@@ -32,7 +32,7 @@ def runs_by_name(door: str, runs: Any, *, check_data: bool = True) -> dict[str, 
     DataMismatchError
         Runs of a table had different observed data.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Any]
     if isinstance(runs, pd.DataFrame):
         found = _rows(door, runs, check_data)
     elif isinstance(runs, Mapping) and not isinstance(runs, xr.DataTree):
@@ -88,8 +88,7 @@ def is_row(thing: Any) -> bool:
 
 def row_evidence(row: pd.Series) -> Evidence:
     """Return what a row says; its warnings were given when the table was made."""
-    method, bias = (str(row.get(name, other)) for name, other in
-                    (("method", "sample_many"), ("bias_direction", "")))  # fmt: skip
+    method, bias = str(row.get("method", "sample_many")), str(row.get("bias_direction", ""))
     verdict = "unchecked" if row["verdict"] == FAILED else str(row["verdict"])
     log_z, mcse = float(row["log_z"]), float(np.nan_to_num(row["mcse"], nan=np.inf))
     return Evidence(log_z, mcse, method, verdict, bias_direction=bias)

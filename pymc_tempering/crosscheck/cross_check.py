@@ -158,15 +158,17 @@ def cross_check(
     if model is not None:
         check_same_model(idata, model)
     chosen = _chosen(methods, model, idata)
-    _check_others(others or {}, chosen)
+    others = others or {}
+    _check_others(others, chosen)
     rng, named = rng_of(random_seed), methods is not None
     with compiling_status(progressbar and not quiet) as report:
         task = CheckTask(idata, model, cores, executor, named, report)
         entries, left_out, draws = _run_methods(task, chosen, rng)
-    entries += [Entry(label, evidence) for label, evidence in (others or {}).items()]
+    entries += [Entry(label, evidence) for label, evidence in others.items()]
     if not entries:
-        reasons = grouped(left_out)
-        raise TemperingError(f"no method can estimate the evidence from this DataTree: {reasons}")
+        raise TemperingError(
+            f"no method can estimate the evidence from this DataTree: {grouped(left_out)}"
+        )
     check = assemble(entries, left_out, draws)
     if extend_inferencedata:
         stored_in[GROUP] = xr.DataTree(to_dataset(check))

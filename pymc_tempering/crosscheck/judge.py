@@ -276,11 +276,8 @@ def _homogeneity(tested: Sequence[Entry], reference: Entry | None) -> float:
     independent = [*one, *(e for e in plain if e.draws == OWN)]
     if len(independent) < 2:
         return 1.0
-    return homogeneity_pvalue(
-        np.array([e.evidence.log_z for e in independent]),
-        np.array([e.error for e in independent]),
-        np.array([e.df for e in independent]),
-    )
+    columns = zip(*((e.evidence.log_z, e.error, e.df) for e in independent), strict=True)
+    return homogeneity_pvalue(*map(np.array, columns))
 
 
 def _rank(entry: Entry) -> tuple[bool, bool, bool, int, int]:
@@ -333,7 +330,7 @@ def best_bounds(entries: Sequence[Entry]) -> tuple[Entry | None, Entry | None]:
 def crossed_bounds(entries: Sequence[Entry]) -> tuple[Entry, Entry] | None:
     """Return the lower and the upper bound that cross the furthest beyond their errors, if any."""
     pairs = list(product(_on_side(entries, "below"), _on_side(entries, "above")))
-    found = [pair_pvalue(lower, upper) for lower, upper in pairs]
+    found = [pair_pvalue(*pair) for pair in pairs]
     if not found or min(found) >= ALPHA_BOUNDS / len(found):
         return None
     return pairs[int(np.argmin(found))]

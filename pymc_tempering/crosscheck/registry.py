@@ -14,6 +14,7 @@ from pymc_tempering import annealed
 from pymc_tempering.annealed.ais import ais_with_ends
 from pymc_tempering.annealed.schedule import compile_movers, prior_log_ratios
 from pymc_tempering.annealed.smc import smc_with_ends
+from pymc_tempering.arguments import has_group
 from pymc_tempering.bridge.bridge_sampling import bridge_sampling
 from pymc_tempering.bridge.importance_sampling import importance_sampling
 from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS, FloatArray
@@ -121,7 +122,7 @@ def run_estimator(
 
 def is_tempered(thing: Any) -> bool:
     """Whether a DataTree has statistics of a tempering run, be it not all of them."""
-    if not isinstance(thing, xr.DataTree) or "sample_stats" not in thing.children:
+    if not has_group(thing, "sample_stats"):
         return False
     # The ladder becomes a coordinate when a run is converted.
     names = set(map(str, thing["sample_stats"].to_dataset().variables))

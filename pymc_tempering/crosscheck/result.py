@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pymc_tempering.arguments import has_group
 from pymc_tempering.crosscheck.judge import (
     AGREES,
     AS,
@@ -153,15 +154,16 @@ def assemble(
     """
     found = judge(entries, draws)
     entries = sorted(entries, key=lambda e: (e.method != found.reference, ORDER.index(e.draws)))
-    rows = [(entry, entry.evidence) for entry in entries]
     columns = {
-        name: [getattr(e, name) for _, e in rows]
+        name: [getattr(entry.evidence, name) for entry in entries]
         for name in ("log_z", "mcse", "bias_direction", "seconds", "verdict")
     }
     # Reading a run needs no new evaluations.
     columns["n_evaluations"] = [
-        (0 if entry.draws == RUN else None) if e.n_evaluations is None else e.n_evaluations
-        for entry, e in rows
+        0
+        if entry.evidence.n_evaluations is None and entry.draws == RUN
+        else entry.evidence.n_evaluations
+        for entry in entries
     ]
     columns["draws"] = [entry.draws for entry in entries]
     columns["agreement"] = [found.agreement[entry.method] for entry in entries]
@@ -175,7 +177,7 @@ def assemble(
         believe=found.believe,
         reference=found.reference,
         left_out=dict(left_out or {}),
-        warnings=tuple(f"{entry.method}: {text}" for entry, e in rows for text in e.warnings),
+        warnings=tuple(f"{e.method}: {text}" for e in entries for text in e.evidence.warnings),
         draws=draws,
     )
 
@@ -267,8 +269,7 @@ def _agree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
 
 
 def _disagree(by_name: Mapping[str, Entry], found: Judgment, apart: float) -> list[str]:
-    low: Entry | None = None
-    high: Entry | None = None
+    causes = []
     if found.worst is not None and found.worst[2] < 1.0:
         pair = [by_name[name] for name in found.worst[:2]]
         low, high = sorted(pair, key=lambda entry: entry.evidence.log_z)
@@ -277,6 +278,7 @@ def _disagree(by_name: Mapping[str, Entry], found: Judgment, apart: float) -> li
             f"The estimates disagree: {low.method} says {_value(low)} and {high.method} "
             f"{_value(high)}, {_nats(difference)} nats apart."
         ]
+        causes = [_cause(low, high)]
     elif found.draws is not None and found.draws.verdict == "disagree":
         sentences = ["The draws disagree, though the estimates agree within their errors."]
     else:
@@ -290,9 +292,7 @@ def _disagree(by_name: Mapping[str, Entry], found: Judgment, apart: float) -> li
             f"an error of at least {_nats(apart)}: an estimator that misses a part of "
             "the posterior falls short, so the highest is the likeliest."
         )
-    if low is not None and high is not None:
-        sentences.append(_cause(low, high))
-    return sentences
+    return sentences + causes
 
 
 def _cause(low: Entry, high: Entry) -> str:
@@ -401,7 +401,7 @@ def read_cross_check(idata: xr.DataTree) -> CrossCheck:
     TemperingError
         If there is none.
     """
-    if not isinstance(idata, xr.DataTree) or GROUP not in idata.children:
+    if not has_group(idata, GROUP):
         raise TemperingError(
             "this DataTree holds no cross-check: run pymc_tempering.cross_check(idata, model) first"
         )

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pymc_tempering.arguments import has_group
 from pymc_tempering.core.cycles import (
     COUNTS,
     LADDER_STATS,
@@ -451,7 +452,7 @@ class KeptStates:
 
 def has_states(idata: xr.DataTree) -> bool:
     """Whether a run kept the states of all rungs."""
-    return isinstance(idata, xr.DataTree) and "tempering_states" in idata.children
+    return has_group(idata, "tempering_states")
 
 
 def read_states(idata: xr.DataTree) -> KeptStates:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, has_group
 from pymc_tempering.core.cycles import OVERFLOW_SAID, OVERFLOWS
 from pymc_tempering.evidence.bar import bar, mbar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
@@ -214,7 +214,7 @@ def _default(idata: xr.DataTree) -> tuple[str, Any]:
 
     "pooled" where there are reference draws and the trace of all draws, else "rts".
     """
-    if isinstance(idata, xr.DataTree) and REFERENCE_GROUP in idata.children:
+    if has_group(idata, REFERENCE_GROUP):
         with suppress(NotTemperedError):  # draws were selected; of anything else RTS complains
             return "pooled", read_run(idata)
     return "rts", read_cycles(idata)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pymc_tempering.arguments import has_group
 from pymc_tempering.core.cycles import FloatArray, FreshLooks
 from pymc_tempering.exceptions import TemperingError, warn_user
 
@@ -260,7 +261,7 @@ class Evidence(Shown):
     @classmethod
     def from_datatree(cls, tree: xr.DataTree) -> Self:
         """Read the group ``evidence``; a ``TemperingError`` if there is none."""
-        if not isinstance(tree, xr.DataTree) or GROUP not in tree.children:
+        if not has_group(tree, GROUP):
             raise TemperingError(
                 f"this {type(tree).__name__} has no group {GROUP!r}: Evidence.to_datatree() makes "
                 "one"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_tempering.arguments import has_group
 from pymc_tempering.exceptions import DataMismatchError, ModelError, NotTemperedError
 from pymc_tempering.model.check import NO_DRAWS, find_model, is_model, model_inside
 
@@ -38,8 +39,7 @@ def is_bambi(model: Any) -> bool:
 
 def is_of_bambi(idata: Any) -> bool:
     """Whether draws have the variables of Bambi's `fit`."""
-    has_draws = isinstance(idata, xr.DataTree) and "posterior" in idata.children
-    return has_draws and bool(hint_of(idata["posterior"]))
+    return has_group(idata, "posterior") and bool(hint_of(idata["posterior"]))
 
 
 def hint_of(posterior: Any) -> str:

@@ -12,6 +12,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_tempering.arguments import has_group
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.bambi import hint_of
 from pymc_tempering.model.constrain import compile_over_draws
@@ -164,7 +165,7 @@ def posterior_of(idata: xr.DataTree) -> xr.Dataset:
     DataMismatchError
         There is none, or it has no draws.
     """
-    if not isinstance(idata, xr.DataTree) or "posterior" not in idata.children:
+    if not has_group(idata, "posterior"):
         held = f" with {sorted(idata.children)}" if isinstance(idata, xr.DataTree) else ""
         raise DataMismatchError(
             f"expected an xarray.DataTree with the group 'posterior', got "

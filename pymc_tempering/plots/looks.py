@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_tempering.arguments import has_group
 from pymc_tempering.core.cycles import BoolArray, FloatArray, cold_log_ratio
 from pymc_tempering.evidence.datatree import LOOKS_GROUP, read_cycles
 from pymc_tempering.evidence.reference_check import suspect_above
@@ -88,7 +89,7 @@ def plot_looks(
     >>> pmt.plot_looks(run).viz["plot"].panel.values.tolist()
     ['looks']
     """
-    if not isinstance(idata, xr.DataTree) or GROUP not in idata.children:
+    if not has_group(idata, GROUP):
         raise NotTemperedError(
             f"this DataTree has no group {GROUP!r}, which holds the looks from the prior: only a "
             "run of pymc_tempering.sample with a fitted reference that was checked has one"

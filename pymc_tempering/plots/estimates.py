@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.arguments import called_as, check_choice, check_kind
+from pymc_tempering.arguments import called_as, check_choice, check_kind, has_group
 from pymc_tempering.comparison.compare import compare
 from pymc_tempering.comparison.inclusion import inclusion_probabilities
 from pymc_tempering.comparison.marginal_likelihood import log_marginal_likelihood
@@ -35,8 +35,16 @@ KINDS = {
 }
 """Color, marker and name of estimates by their draws, those first that are independent."""
 FOREST_VISUALS = (
-    *("believed", "exact", "interval", "estimate", "no_error", "disagrees"),
-    *("bound", "beyond", "no_value", "numbers"),
+    "believed",
+    "exact",
+    "interval",
+    "estimate",
+    "no_error",
+    "disagrees",
+    "bound",
+    "beyond",
+    "no_value",
+    "numbers",
 )
 ARROW = 0.05
 """Length of the arrow of a bound, as a share of the axis."""
@@ -125,9 +133,10 @@ def plot_evidence(
         raise ValueError("plot_evidence needs at least one estimate")
     order = [*KINDS]
     table = table.sort_values("draws", key=lambda d: d.map(order.index), kind="stable")
-    names, size = ("forest", "numbers"), (9.0, 1.3 + 0.34 * len(table))
-    ratios = {"width_ratios": [5.0, 1.3]}
-    forest, numbers = open_panels(names, size, FOREST_VISUALS, options, columns=2, **ratios)
+    forest, numbers = open_panels(
+        ("forest", "numbers"), (9.0, 1.3 + 0.34 * len(table)), FOREST_VISUALS, options,
+        columns=2, width_ratios=[5.0, 1.3],
+    )  # fmt: skip
     table["place"] = places = _draw_rows(forest, table)
     _draw_forest(forest, table, believe, exact)
     pairs = zip(table["log_z"], table["mcse"], strict=True)
@@ -165,11 +174,15 @@ def _draw_forest(
         _draw_kind(panel, table[table["draws"] == kind], span, kind)
     value, places = table["log_z"].to_numpy(dtype=float), table["place"].to_numpy()
     told = ~table["agrees"].astype("boolean").fillna(True).to_numpy(dtype=bool) & span.holds(value)
-    cross = {"color": "B1", "marker": "C3", "size": 13.0, "width": 1.6}
-    panel.dots("disagrees", value[told], places[told], label="disagrees", **cross)
+    panel.dots(
+        "disagrees", value[told], places[told],
+        color="B1", marker="C3", size=13.0, width=1.6, label="disagrees",
+    )  # fmt: skip
     draw_beyond(panel, span, value, places)
-    edge, style = span.low + 0.01 * span.width, {"color": GRAY, "horizontal_align": "left"}
-    panel.texts("no_value", edge, places[~np.isfinite(value)], "no value", **style)
+    panel.texts(
+        "no_value", span.low + 0.01 * span.width, places[~np.isfinite(value)], "no value",
+        color=GRAY, horizontal_align="left",
+    )  # fmt: skip
     panel.axes("log Z (nats)", x=span)
 
 
@@ -207,7 +220,7 @@ def _draw_points(
 
 def _span(table: pd.DataFrame, exact: float | None) -> Span:
     """Return an axis for all estimates with an error that are no bounds, nor too wide."""
-    value, error = (table[column].to_numpy(dtype=float) for column in ("log_z", "mcse"))
+    value, error = table[["log_z", "mcse"]].to_numpy(dtype=float).T
     finite = np.isfinite(value)
     known = finite & np.isfinite(error)
     near = known & (table["agreement"] != TOO_WIDE).to_numpy()
@@ -226,7 +239,7 @@ def _rows(check: Any, *, one_model: bool) -> tuple[pd.DataFrame, str | None]:
     if isinstance(check, pd.DataFrame):
         told = set(OF_MODELS) <= set(check)
         return _of_models(check if told else compare(runs_by_name("plot_evidence", check))), None
-    if isinstance(check, xr.DataTree) and GROUP in check.children:
+    if has_group(check, GROUP):
         check = read_cross_check(check)
     if not isinstance(check, CrossCheck):
         named = isinstance(check, Mapping) and not isinstance(check, xr.DataTree)
@@ -306,15 +319,15 @@ def plot_bayes_factors(
     if not len(runs):
         raise ValueError("plot_bayes_factors needs at least one model")
     table = runs.sort_values("log_z", ascending=False, kind="stable")
-    names, size = ("log_bf", "probability"), (9.0, 1.5 + 0.36 * len(table))
-    panels = open_panels(names, size, FACTOR_VISUALS, options, columns=2)
+    size = 9.0, 1.5 + 0.36 * len(table)
+    panels = open_panels(("log_bf", "probability"), size, FACTOR_VISUALS, options, columns=2)
     _draw_factors(panels[0], table)
     _draw_probabilities(panels[1], table, "probability of the model")
     return finished(panels)
 
 
 def _draw_factors(panel: Panel, table: pd.DataFrame) -> None:
-    log_z, mcse = (table[name].to_numpy(dtype=float) for name in ("log_z", "mcse"))
+    log_z, mcse = table[["log_z", "mcse"]].to_numpy(dtype=float).T
     factor, error = log_z - log_z[0], np.hypot(mcse, mcse[0])
     error[0] = 0.0
     near = factor >= FAR
@@ -324,8 +337,10 @@ def _draw_factors(panel: Panel, table: pd.DataFrame) -> None:
     span = with_room(span, factor, np.array([*GRADES, 0.0]))
     for grade in GRADES:
         if span.low < grade:
-            style = {"color": GRAY, "linestyle": "C2", "part": f"{-grade:g}"}
-            panel.line("grades", grade, _height(table), width=1.0, **style)
+            panel.line(
+                "grades", grade, _height(table),
+                color=GRAY, width=1.0, linestyle="C2", part=f"{-grade:g}",
+            )  # fmt: skip
     panel.line("grades", 0.0, _height(table), color="B1", width=1.0)
     places = _draw_rows(panel, table)
     _draw_points(panel, span, (factor, error, places), ("", NO_ERROR))
@@ -334,7 +349,7 @@ def _draw_factors(panel: Panel, table: pd.DataFrame) -> None:
 
 
 def _draw_probabilities(panel: Panel, table: pd.DataFrame, label: str) -> None:
-    p, error = (table[name].to_numpy(dtype=float) for name in ("probability", "p_mcse"))
+    p, error = table[["probability", "p_mcse"]].to_numpy(dtype=float).T
     places = _draw_rows(panel, table)
     panel.segments("probability", (0.0, p), (places, places), color=GRAY, width=1.2)
     if "prior" in table:

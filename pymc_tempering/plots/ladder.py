@@ -80,8 +80,7 @@ def plot_ladder(
     >>> pc.savefig("ladder.png")  # doctest: +SKIP
     """
     table = rung_table(read_cycles(idata))
-    names = ("rejection", "occupancy")
-    panels = open_panels(names, (9.0, 2.9), LADDER_VISUALS, options, columns=2)
+    panels = open_panels(("rejection", "occupancy"), (9.0, 2.9), LADDER_VISUALS, options, columns=2)
     draw_rejection(panels[0], table)
     _draw_occupancy(panels[1], table)
     return finished(panels)
@@ -93,12 +92,15 @@ def draw_rejection(panel: Panel, table: pd.DataFrame) -> None:
     middle = np.arange(rate.size) + 0.5
     gap = ~(rate <= MAX_REJECTION)  # a rate that is not known is one too
     shown = np.nan_to_num(rate, nan=1.0)
-    edge, limit = [-0.5, rate.size + 0.5], f"{MAX_REJECTION:g}: a gap"
-    panel.guide("limit", edge, MAX_REJECTION, color=GRAY, width=1.0, label=limit)
+    edge = [-0.5, rate.size + 0.5]
+    label = f"{MAX_REJECTION:g}: a gap"
+    panel.guide("limit", edge, MAX_REJECTION, color=GRAY, width=1.0, label=label)
     panel.segments("stem", (middle, middle), (0.0, shown), color=GRAY, width=1.2)
     for name, here, color, marker in (("rejection", ~gap, BLUE, "C0"), ("gap", gap, ORANGE, "C5")):
-        style = {"color": color, "marker": marker, "size": dot_size(rate.size)}
-        panel.dots(name, middle[here], shown[here], label=name, **style)
+        panel.dots(
+            name, middle[here], shown[here],
+            color=color, marker=marker, size=dot_size(rate.size), label=name,
+        )  # fmt: skip
     _rung_axes(panel, table, "rejection to next rung", 1.05)
 
 
@@ -199,8 +201,10 @@ def draw_barrier(panel: Panel, idata: xr.DataTree, stats: CycleStats) -> None:
     )
     known &= ~(local > top)
     panel.line("barrier", place[known], local[known])
-    dots = {"marker": "C0", "size": dot_size(place.size, 6.0)}
-    panel.dots("dots", place[known], local[known], label="λ at the rungs", **dots)
+    panel.dots(
+        "dots", place[known], local[known],
+        marker="C0", size=dot_size(place.size, 6.0), label="λ at the rungs",
+    )  # fmt: skip
     panel.segments("rungs", (place, place), (low, 0.0), color=ORANGE, label="rungs")
     names = "inverse temperature β", "λ(β)"
     if first < 1.0:
@@ -331,7 +335,7 @@ def _draw_ridges(
     for k in reversed(range(n)):
         panel.band("ridge", middle, float(k), heights[k], part=str(k))
     panel.curves("outline", middle, heights[::-1], width=1.2)
-    ticks = (range(n), [beta_text(b) for b in beta])
+    ticks = range(n), map(beta_text, beta)
     panel.axes(x=span, y=(-0.1, n - 1 + OVERLAP + 0.1), yticks=ticks)
 
 

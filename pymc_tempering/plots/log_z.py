@@ -19,8 +19,16 @@ from pymc_tempering.plots.sheet import GRAY, GREEN, ORANGE, Panel, finished, ope
 
 CURVE_VISUALS = ("curve", "dots", "band", "chains", "exact", "zero", "nothing")
 RUNNING_VISUALS = (
-    *("running", "band", "looks", "looks_value", "final"),
-    *("rounds", "exact", "error", "square_root", "beyond"),
+    "running",
+    "band",
+    "looks",
+    "looks_value",
+    "final",
+    "rounds",
+    "exact",
+    "error",
+    "square_root",
+    "beyond",
 )
 POINTS = 24
 """Numbers of draws at which the estimate is made."""
@@ -115,8 +123,8 @@ def _draw_curve(panel: Panel, evidence: Evidence, exact: Known) -> None:
 
 def _draw_exact(panel: Panel, at: NDArray[np.intp], values: FloatArray) -> None:
     """Draw crosses at the rungs where log Z is known, larger than the dots below them."""
-    style = {"marker": "C3", "width": 1.6, "size": 11.0 if at.size <= 30 else 6.0}
-    panel.dots("exact", at, values, color=ORANGE, label="exact", **style)
+    size = 11.0 if at.size <= 30 else 6.0
+    panel.dots("exact", at, values, color=ORANGE, marker="C3", width=1.6, size=size, label="exact")
 
 
 def draw_residual(
@@ -303,8 +311,7 @@ def draw_running(
         if kind in beside:
             low, middle, high = beside[kind]
             panel.line(kind, place, [low, high], part=part, color=color, width=2.0)
-            style = {"color": color, "marker": marker, "size": 8.0}
-            panel.dots(dot, place, middle, label=label, **style)
+            panel.dots(dot, place, middle, color=color, marker=marker, size=8.0, label=label)
     if exact is not None:
         panel.guide("exact", [0.0, 1.04 * last], exact, label="exact")
     panel.axes("draws of each chain", "log Z (nats)", x=(0.0, 1.08 * last), y=span)
@@ -317,8 +324,11 @@ def _settled(off: np.ndarray) -> int:
 
 def _draw_rounds(panel: Panel, span: Span, at: FloatArray, values: FloatArray) -> None:
     """Draw what rounds have reported, with an arrow for what is beyond the axis."""
-    here, style = span.holds(values), {"color": GREEN, "marker": "C4", "label": "after a round"}
-    panel.dots("rounds", at[here], values[here], size=9.0, **style)
+    here = span.holds(values)
+    panel.dots(
+        "rounds", at[here], values[here],
+        color=GREEN, marker="C4", size=9.0, label="after a round",
+    )  # fmt: skip
     draw_beyond(panel, span, values, at, upright=True, color=GREEN)
 
 

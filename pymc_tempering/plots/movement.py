@@ -84,7 +84,8 @@ def plot_temperature_trace(
     paths, step = rung_paths(idata, stats)
     paths = [paths[names.index(name)] for name in shown]
     height, ticks = (1.1, 3) if len(shown) <= 4 else (0.75, 2)
-    size, titles = (9.0, 1.1 + height * len(shown)), [f"chain {name}" for name in shown]
+    size = 9.0, 1.1 + height * len(shown)
+    titles = [f"chain {name}" for name in shown]
     panels = open_panels(titles, size, ("path", "starts"), options, sharex=True)
     n = max_iterations or usual_length(paths)
     for panel, path in zip(panels, paths, strict=True):
@@ -188,8 +189,9 @@ def plot_round_trips(
     """
     stats = read_cycles(idata)
     names = chain_names(idata)
-    known = ("trips", "steady", "names")
-    panels = open_panels(("round_trips",), (7.0, 3.4), known, options, chains=names)
+    panels = open_panels(
+        ("round_trips",), (7.0, 3.4), ("trips", "steady", "names"), options, chains=names
+    )
     draw_round_trips(panels[0], stats, names)
     total = int(np.maximum(stats.tour_start.sum(axis=1) - 1, 0).sum())
     chains = f"{stats.n_chains} chain{'s' if stats.n_chains > 1 else ''}"
@@ -213,9 +215,10 @@ def draw_round_trips(panel: Panel, stats: CycleStats, names: list[Any]) -> None:
     if len(names) > 1:
         heights, told = apart(last[ends].astype(float), 0.06 * high), [str(names[k]) for k in ends]
         panel.texts("names", 1.01 * stats.n_draws, heights, told, horizontal_align="left")
-    limits = {"x": (0.0, 1.06 * stats.n_draws), "y": (0.0, high)}
-    ticks = round_ticks(high, least=1.0)
-    panel.axes("draws of each chain", "complete round trips", yticks=ticks, **limits)
+    panel.axes(
+        "draws of each chain", "complete round trips",
+        x=(0.0, 1.06 * stats.n_draws), y=(0.0, high), yticks=round_ticks(high, least=1.0),
+    )  # fmt: skip
 
 
 def apart(heights: np.ndarray, gap: float) -> np.ndarray:
@@ -275,9 +278,11 @@ def plot_tours(
     >>> pc.viz["plot"].panel.values.tolist()
     ['weights', 'variance']
     """
-    names, known = ("weights", "variance"), ("tours", "unfinished", "mean", "share", "even", "half")
     tours = finite_tours(read_cycles(idata))
-    panels = open_panels(names, (9.0, 3.2), known, options, columns=2)
+    panels = open_panels(
+        ("weights", "variance"), (9.0, 3.2),
+        ("tours", "unfinished", "mean", "share", "even", "half"), options, columns=2,
+    )  # fmt: skip
     draw_weights(panels[0], tours)
     _draw_variance(panels[1], tours)
     return finished(panels)
@@ -298,8 +303,10 @@ def draw_weights(panel: Panel, tours: Tours) -> None:
     right = 1.05 * max(float(length.max()), 1.0)
     panel.guide("mean", [0.0, right], 1.0, width=1.0, label="mean")
     most = relative.max()
-    limits = {"x": (0.0, right), "y": (-0.05 * most, 1.08 * max(most, 1.0))}
-    panel.axes("length of the tour (iterations)", "weight, in mean tours", **limits)
+    panel.axes(
+        "length of the tour (iterations)", "weight, in mean tours",
+        x=(0.0, right), y=(-0.05 * most, 1.08 * max(most, 1.0)),
+    )  # fmt: skip
 
 
 def _draw_variance(panel: Panel, tours: Tours) -> None:

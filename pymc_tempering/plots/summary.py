@@ -35,8 +35,14 @@ from pymc_tempering.plots.movement import (
 from pymc_tempering.plots.sheet import finished, open_panels
 
 PANELS = (
-    *("running", "residual", "rejection", "barrier"),
-    *("path", "round_trips", "tours", "looks"),
+    "running",
+    "residual",
+    "rejection",
+    "barrier",
+    "path",
+    "round_trips",
+    "tours",
+    "looks",
 )
 
 

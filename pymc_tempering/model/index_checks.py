@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import apply_ancestors
 from pytensor.tensor.shape import shape_tuple
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
@@ -36,8 +36,12 @@ def check_indices(model: pm.Model) -> None:
         An index is outside of its array.
     """
     variables = model.basic_RVs + model.potentials + model.deterministics
-    nodes = dict.fromkeys(v.owner for v in ancestors(variables) if v.owner is not None)
-    found = [axis for node in nodes if isinstance(node.op, SELECTIONS) for axis in _axes(node)]
+    found = [
+        axis
+        for node in apply_ancestors(variables)
+        if isinstance(node.op, SELECTIONS)
+        for axis in _axes(node)
+    ]
     indices = known_values([index for _, _, index in found])
     lengths = known_values([shape_tuple(array)[axis] for array, axis, _ in found])
     for selected, known, length in zip(found, indices, lengths, strict=True):

@@ -261,16 +261,14 @@ def log_weights(
     return own, log_joint - np.logaddexp(log_q, log_t) + np.log(2.0)
 
 
-def assess(
-    approx: Approximation, target: UntemperedModel, rng: np.random.Generator, draws: int = DRAWS
-) -> Assessment:
+def assess(approx: Approximation, target: UntemperedModel, rng: np.random.Generator) -> Assessment:
     """Judge an approximation by fresh draws from it (nats).
 
     ELBO and k-hat are those of q itself. log Z takes the defensive weights (Hesterberg 1995): if
     the posterior has heavier tails than a Gaussian, the weights of q alone have infinite variance,
     and the k-hat of 2000 draws may not show it.
     """
-    own, defensive = log_weights(approx, target, draws, rng)
+    own, defensive = log_weights(approx, target, DRAWS, rng)
     full = isinstance(approx, pm.FullRank)
     advice = "more iterations" if full else 'approx="fullrank", more iterations'
     if np.isnan(own).any():
@@ -283,10 +281,10 @@ def assess(
     elbo, mcse = -np.inf, np.inf
     if np.isfinite(own).all():
         elbo = float(own.mean())
-        mcse = float(own.std(ddof=1) / np.sqrt(draws))
+        mcse = float(own.std(ddof=1) / np.sqrt(DRAWS))
     *_, khat, _ = psis(own)
     sentences = []
-    if not khat <= (limit := khat_limit(draws)):
+    if not khat <= (limit := khat_limit(DRAWS)):
         sentences.append(
             f"Pareto k-hat is {khat:.2f}, above {limit:.2f}: the approximation is far from the "
             f"posterior; do not trust its spread. Try {advice}, or pmt.sample."

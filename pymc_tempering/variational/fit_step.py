@@ -20,11 +20,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
-from pymc.pytensorf import (
-    collect_default_updates,
-    reseed_rngs,
-    resolve_backend_compile_kwargs,
-)
+from pymc.pytensorf import collect_default_updates, reseed_rngs, resolve_backend_compile_kwargs
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pymc.variational.opvi import Approximation, ObjectiveFunction, Operator
 from pytensor.compile.executor import Function
@@ -32,7 +28,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace, vectorize_graph
-from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.graph.traversal import apply_ancestors, graph_inputs
 from scipy.special import softmax
 
 from pymc_tempering.core.cycles import FloatArray
@@ -184,9 +180,9 @@ def compile_step(
     *,
     obj_n_mc: int,
     obj_optimizer: Callable[..., Any],
-    total_grad_norm_constraint: float | None = None,
-    backend: str | None = None,
-    compile_kwargs: dict[str, Any] | None = None,
+    total_grad_norm_constraint: float | None,
+    backend: str | None,
+    compile_kwargs: dict[str, Any] | None,
 ) -> FitStep:
     """Compile the step of an approximation.
 
@@ -317,8 +313,7 @@ class TemperedTerm:
 
 def sees_minibatch(graphs: Iterable[Variable]) -> bool:
     """Whether a graph takes data from a ``pm.Minibatch``."""
-    nodes = (node.owner for node in ancestors(graphs))
-    return any(node is not None and isinstance(node.op, MinibatchOp) for node in nodes)
+    return any(isinstance(node.op, MinibatchOp) for node in apply_ancestors(graphs))
 
 
 def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[TemperedTerm]:

@@ -83,13 +83,12 @@ def fit_starts(
         # One more than is used: of a single draw PyMC drops the first dimension.
         with ALONE:
             draws = pm.draw(model.free_RVs, draws=restarts, random_seed=seed, mode=python_mode())
-        names = [rv.name for rv in model.free_RVs]
         for place in range(restarts - 1):
             own = None
             if seed is not None:
                 own = int(np.random.SeedSequence([seed, place + 1]).generate_state(1)[0])
-            drawn = (np.asarray(draw)[place] for draw in draws)
-            fits.append((dict(zip(names, drawn, strict=True)), own))
+            drawn = zip(model.free_RVs, draws, strict=True)
+            fits.append(({rv.name: np.asarray(draw)[place] for rv, draw in drawn}, own))
     return fits
 
 
@@ -105,7 +104,7 @@ def prior_locations(approx: Approximation, count: int, seed: int | None) -> list
         # One more than is used: of a single draw PyMC drops the first dimension.
         draws = pm.draw(graph, draws=count + 1, random_seed=place, mode=python_mode())
     by_name = dict(zip(names, draws, strict=True))
-    order = list(approx.groups[0].ordering)
+    order = approx.groups[0].ordering
     return [np.concatenate([np.ravel(by_name[name][i]) for name in order]) for i in range(count)]
 
 

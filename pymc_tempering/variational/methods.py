@@ -226,16 +226,17 @@ def plan_tempered(options: FitOptions, model: pm.Model, n_tempered: int) -> FitP
     if options.first_temperatures == "annealed":
         n_floor = int(ANNEALED_SHARE * n_tempered)
         floor = annealing_schedule(options.schedule, float(temperatures[-1]), n_floor)
+    local, even = options.normalizer == "local", np.zeros(temperatures.size)
     first = LearnedTemperature(
         temperatures,
-        np.zeros(temperatures.size),
-        np.zeros(temperatures.size),
+        even,
+        even,
         options.damping,
-        by_temperature=options.normalizer == "local",
+        by_temperature=local,
         scale=batches_per_pass(model),
         floor=floor,
     )
-    if options.normalizer == "local":
+    if local:
         likelihood = partial(
             shared_likelihood, temperatures=temperatures, obj_n_mc=options.obj_n_mc
         )

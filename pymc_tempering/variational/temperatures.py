@@ -30,9 +30,9 @@ SETTLED = 0.01
 """Range of E[1/T] over these updates that counts as rest."""
 
 
-def exponential_grid(n: int = N_TEMPERATURES, largest: float = LARGEST) -> FloatArray:
-    """Temperatures from 1 to ``largest``, evenly spaced in log T, shape (n,)."""
-    return np.geomspace(1.0, largest, n)
+def exponential_grid() -> FloatArray:
+    """Temperatures of VT from 1 to 10, evenly spaced in log T, shape (100,)."""
+    return np.geomspace(1.0, LARGEST, N_TEMPERATURES)
 
 
 def inverse_grid(n: int = N_LOCAL, largest: float = LARGEST) -> FloatArray:
@@ -58,11 +58,12 @@ def check_temperatures(temperatures: Sequence[float] | FloatArray) -> FloatArray
             f"temperatures must be a list of one or more numbers, not {temperatures!r} of shape "
             f"{values.shape}."
         )
-    if not np.isfinite(values).all() or (values < 1.0).any():
-        bad = values[~(np.isfinite(values) & (values >= 1.0))][0]
-        raise TemperatureError(f"temperatures must be finite and at least 1; {bad:g} is not.")
-    if (np.diff(values) <= 0).any():
-        at = int(np.argmax(np.diff(values) <= 0))
+    bad = values[~(np.isfinite(values) & (values >= 1.0))]
+    if bad.size:
+        raise TemperatureError(f"temperatures must be finite and at least 1; {bad[0]:g} is not.")
+    falls = np.diff(values) <= 0
+    if falls.any():
+        at = int(np.argmax(falls))
         raise TemperatureError(
             f"temperatures must increase: {values[at]:g} is followed by {values[at + 1]:g}."
         )
@@ -95,12 +96,12 @@ def check_damping(damping: float, of: str) -> None:
         )
 
 
-def beta_grid(a: float, b: float, n: int = N_BETA) -> tuple[FloatArray, FloatArray]:
-    """Temperatures and prior weights that stand for 1/T ~ Beta(a, b), each of shape (n + 1,).
+def beta_grid(a: float, b: float) -> tuple[FloatArray, FloatArray]:
+    """Temperatures and prior weights that stand for 1/T ~ Beta(a, b), each of shape (13,).
 
     Nodes and weights of Gauss-Jacobi quadrature in 1/T, so that q(T), which is not a Beta
     distribution, is free at the nodes, and averages over it are exact for polynomials of 1/T up to
-    degree 2 n - 1. T = 1 stands first with weight zero, for the stage at T = 1.
+    degree 23. T = 1 stands first with weight zero, for the stage at T = 1.
 
     Raises
     ------
@@ -109,7 +110,7 @@ def beta_grid(a: float, b: float, n: int = N_BETA) -> tuple[FloatArray, FloatArr
     """
     if not (np.isfinite([a, b]).all() and min(a, b) > 0.0):
         raise ValueError(f"the Beta prior of 1/T needs two positive numbers, got ({a}, {b})")
-    nodes, weights = roots_jacobi(n, b - 1.0, a - 1.0)
+    nodes, weights = roots_jacobi(N_BETA, b - 1.0, a - 1.0)
     inverse = (1.0 + nodes[::-1]) / 2.0
     return (
         np.concatenate([[1.0], 1.0 / inverse]),

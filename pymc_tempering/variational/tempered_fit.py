@@ -12,17 +12,9 @@ from pymc.variational.opvi import Approximation
 from pymc_tempering.arguments import RandomSeed, as_seed, check_whole
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import text_as_html
-from pymc_tempering.evidence.result import Evidence, counted, plus_minus
+from pymc_tempering.evidence.result import Evidence, as_text, counted, plus_minus
 from pymc_tempering.model.bambi import noted
-from pymc_tempering.plots.sheet import (
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    Panel,
-    finished,
-    open_panels,
-)
+from pymc_tempering.plots.sheet import BLUE, GRAY, GREEN, ORANGE, Panel, finished, open_panels
 from pymc_tempering.variational.assess import Drift
 
 
@@ -87,8 +79,7 @@ class TemperedOptimum:
             f"E[1/T] = {self.inverse_temperature:.3g})"
         )
 
-    def _repr_html_(self) -> str:
-        return text_as_html(self)
+    _repr_html_ = text_as_html
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -173,36 +164,34 @@ class TemperedFit:
             raise ValueError(f"method {self.method!r} has no distribution over temperatures")
         return self.q[int(np.searchsorted(self.q_iteration, iteration, side="right")) - 1]
 
-    def _rows(self) -> list[tuple[str, Any]]:
-        rows = [
-            ("method", self.method),
-            ("ELBO at T = 1", f"{plus_minus(self.elbo, self.elbo_mcse)} nats"),
-            ("Pareto k-hat", f"{self.khat:.2f}"),
-            ("iterations", f"{self.n_iterations}, {self.n_tempered} of them tempered"),
-            ("converged", f"{self.drift.in_words if self.converged else 'no'}: {self.drift}"),
-        ]
+    def _rows(self) -> dict[str, str]:
+        rows = {
+            "method": self.method,
+            "ELBO at T = 1": f"{plus_minus(self.elbo, self.elbo_mcse)} nats",
+        }
         if self.evidence is not None:
             log_z = plus_minus(self.evidence.log_z, self.evidence.mcse)
-            rows.insert(2, ("log Z (psis_vi)", f"{log_z} nats"))
+            rows["log Z (psis_vi)"] = f"{log_z} nats"
+        rows |= {
+            "Pareto k-hat": f"{self.khat:.2f}",
+            "iterations": f"{self.n_iterations}, {self.n_tempered} of them tempered",
+            "converged": f"{self.drift.in_words if self.converged else 'no'}: {self.drift}",
+        }
         if (trials := self.trials) is not None:
             values = f"ELBO {trials.elbo:.1f}, of the tempered stage {trials.tempered_elbo:.1f}"
             end = "the best goes on" if trials.won else "given up"
             if self.method == "annealed" and trials.won:
                 end += ", so that heat was no better than pm.fit"
             count = f"{trials.starts} in {trials.n} iterations"
-            rows.append(("trials at T = 1", f"{count}, {values} nats: {end}"))
+            rows["trials at T = 1"] = f"{count}, {values} nats: {end}"
         if self.tempered is not None:
-            rows.append(("tempered optimum", repr(self.tempered)))
+            rows["tempered optimum"] = repr(self.tempered)
         return rows
 
     def __repr__(self) -> str:
-        rows = self._rows()
-        width = max(len(label) for label, _ in rows)
-        lines = ["TemperedFit", *(f"  {label:<{width}}  {text}" for label, text in rows)]
-        return "\n".join([*lines, *(f"  ! {note}" for note in counted(self.warnings))])
+        return as_text(["TemperedFit", self._rows()], counted(self.warnings))
 
-    def _repr_html_(self) -> str:
-        return text_as_html(self)
+    _repr_html_ = text_as_html
 
 
 GIVEN = "_model_given"

@@ -153,8 +153,9 @@ class GaussianMixture(RealRows):
         log_p = digamma(concentration) - digamma(concentration.sum()) + self.log_constant(data)
         score = log_p - 0.5 * data.shape[1] / precision / self.sd**2
         score = score - 0.5 * cdist(data, mean, "sqeuclidean") / self.sd**2
-        log_norm = logsumexp(inv_temp[:, None] * score, axis=1)
-        share = np.exp(inv_temp[:, None] * score - log_norm[:, None])
+        tempered = inv_temp[:, None] * score
+        log_norm = logsumexp(tempered, axis=1)
+        share = np.exp(tempered - log_norm[:, None])
         log_joint = (share * score).sum(axis=1)
         add_statistics = partial(self._add_statistics, data, share)
         return Local(add_statistics, log_joint, log_norm - inv_temp * log_joint, share)

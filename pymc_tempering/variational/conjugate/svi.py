@@ -257,10 +257,10 @@ class SviRun:
         given = options.log_partition
         log_c = self.model.log_partition(self.data, options.grid) if given is None else given
         self.log_partition = np.asarray(log_c, dtype=float)
-        if not np.isfinite(self.log_partition).all():
-            at = options.grid[~np.isfinite(self.log_partition)][0]
+        infinite = options.grid[~np.isfinite(self.log_partition)]
+        if infinite.size:
             raise TemperatureError(
-                f"log C(T) of {self.model.name} is not finite at T = {at:g}: take lower "
+                f"log C(T) of {self.model.name} is not finite at T = {infinite[0]:g}: take lower "
                 'temperatures, or method="annealed", which needs no C(T)'
             )
 

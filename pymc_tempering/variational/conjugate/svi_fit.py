@@ -160,5 +160,4 @@ class Fit:
             steps += f", {self.n_tempered} of them tempered"
         return f"Fit({self.model.name}, {self.method}: ELBO {self.elbo:.6g} nats at T = 1, {steps})"
 
-    def _repr_html_(self) -> str:
-        return text_as_html(self)
+    _repr_html_ = text_as_html

@@ -33,8 +33,8 @@ def rays(group: NormalizerGroup, rng: np.random.Generator) -> np.ndarray:
         signs = np.array(list(product((-1, 0, 1), repeat=n_variables)))
     else:
         signs = rng.integers(-1, 2, size=(RANDOM_RAYS, n_variables))
-        signs = np.vstack([signs, np.eye(n_variables), -np.eye(n_variables)])
-        signs = np.vstack([signs, np.ones(n_variables), -np.ones(n_variables)])
+        alone, all_of_them = np.eye(n_variables), np.ones(n_variables)
+        signs = np.vstack([signs, alone, -alone, all_of_them, -all_of_them])
     signs = signs[np.abs(signs).sum(axis=1) > 0]
     directions = [np.repeat(signs, group.sizes, axis=1)]
     if n_variables < group.dim <= MAX_ELEMENTS:

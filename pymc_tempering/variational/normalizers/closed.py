@@ -56,6 +56,13 @@ class Family(NamedTuple):
     limit: Callable[..., Any] | None = None
 
 
+def power_of_normal(
+    T: Variable, mu: Variable, sigma: Variable, *ends: Variable
+) -> tuple[Variable, ...]:
+    """Return a scale that is wider by the root of T; the rest stays, also where it is truncated."""
+    return mu, sigma * pt.sqrt(T), *ends
+
+
 def power_of_t(T: Variable, nu: Variable, *scale: Variable) -> tuple[Variable, ...]:
     """Degrees of freedom and scale (the last) of the power of a t."""
     new = (nu + 1) / T - 1
@@ -75,12 +82,14 @@ def zero(*params: Variable) -> float:
     return 0.0
 
 
+EVEN = Family(lambda lower, upper: lower, lambda T, *ends: ends)
+"""Of densities that are the same everywhere."""
+
 FAMILIES = {
-    rvs.NormalRV: Family(zero, lambda T, mu, sigma: (mu, sigma * pt.sqrt(T))),
-    rvs.HalfNormalRV: Family(zero, lambda T, loc, sigma: (loc, sigma * pt.sqrt(T))),
+    rvs.NormalRV: Family(zero, power_of_normal),
+    rvs.HalfNormalRV: Family(zero, power_of_normal),
     TruncatedNormalRV: Family(
-        lambda mu, sigma, lower, upper: pt.clip(mu, lower, upper),
-        lambda T, mu, sigma, lower, upper: (mu, sigma * pt.sqrt(T), lower, upper),
+        lambda mu, sigma, lower, upper: pt.clip(mu, lower, upper), power_of_normal
     ),
     rvs.LogNormalRV: Family(
         lambda mu, sigma: pt.exp(mu),
@@ -106,10 +115,10 @@ FAMILIES = {
         lambda alpha, m: alpha + 1,
     ),
     BetaRV: Family(lambda a, b: 0.5, lambda T, a, b: ((a - 1) / T + 1, (b - 1) / T + 1)),
-    rvs.UniformRV: Family(lambda lower, upper: lower, lambda T, *ends: ends),
+    rvs.UniformRV: EVEN,
     rvs.VonMisesRV: Family(zero, lambda T, mu, kappa: (mu, kappa / T)),
     rvs.GeometricRV: Family(lambda p: 1, lambda T, p: (-pt.expm1(pt.log1p(-p) / T),)),
-    DiscreteUniformRV: Family(lambda lower, upper: lower, lambda T, *ends: ends),
+    DiscreteUniformRV: EVEN,
 }
 
 
@@ -182,13 +191,11 @@ def triangular(op: Op, rv: Variable, T: Variable) -> Variable:
     return (1 - 1 / T) * pt.log(upper - lower) + np.log(2.0) / T - pt.log1p(1 / T)
 
 
+@log_normalizer.register(FlatRV)
+@log_normalizer.register(HalfFlatRV)
 def no_density(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Refuse what integrates to infinity at every temperature."""
     raise no_normalizer(rv, "it is no density, its integral is infinite")
-
-
-for _improper in (FlatRV, HalfFlatRV):
-    log_normalizer.register(_improper, no_density)
 
 
 @log_normalizer.register(rvs.BernoulliRV)

@@ -14,15 +14,11 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
 from pytensor import config
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, apply_ancestors
 from pytensor.tensor.random.op import RandomVariable
 
 from pymc_tempering.arguments import listed
-from pymc_tempering.exceptions import (
-    DiscreteVariableError,
-    ModelError,
-    NormalizerError,
-)
+from pymc_tempering.exceptions import DiscreteVariableError, ModelError, NormalizerError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, Density
 from pymc_tempering.model.density import make_density, open_graph
@@ -141,10 +137,7 @@ def local_log_normalizer(model: pm.Model, T: Any) -> Variable:
     temperature = as_temperature(T)
     if temperature.type.ndim > 0:
         raise ValueError("T must be one temperature; log_normalizers takes one by datum.")
-    total = pt.constant(0.0)
-    for _, value in term_totals(model, temperature):
-        total = total + value
-    return total
+    return sum((value for _, value in term_totals(model, temperature)), pt.constant(0.0))
 
 
 @dataclass(frozen=True)
@@ -200,10 +193,9 @@ class NormalizerGroup:
 
 def whole_data(graph: Variable) -> Variable:
     """Graph with every pm.Minibatch replaced by the data that it takes its batches from."""
-    nodes = {v.owner for v in ancestors([graph]) if v.owner is not None}
     replaced = {
         batch: data
-        for node in nodes
+        for node in apply_ancestors([graph])
         if isinstance(node.op, MinibatchOp)
         for batch, data in zip(node.outputs[:-1], node.inputs[:-1], strict=True)  # then a generator
     }

@@ -171,8 +171,7 @@ class LogPartition:
         ]
         return "\n".join(["LogPartition", "  T        log C(T)     mcse       method", *lines])
 
-    def _repr_html_(self) -> str:
-        return text_as_html(self)
+    _repr_html_ = text_as_html
 
 
 def log_partition(
@@ -317,10 +316,11 @@ def _compute(
 def _constant_values(constant: FixedNormalizer, hot: np.ndarray) -> np.ndarray:
     """Values of a normalizer without free variables; refused where it is infinite."""
     values = np.array([constant.value(T) for T in hot])
-    if not np.isfinite(values).all():
+    infinite = hot[~np.isfinite(values)]
+    if infinite.size:
         raise NormalizerError(
             f"The tempered normalizer of {constant.term!r} is infinite at T = "
-            f"{hot[~np.isfinite(values)][0]:g}: its tails are too heavy. Only temperatures below "
+            f"{infinite[0]:g}: its tails are too heavy. Only temperatures below "
             f"{constant.limit:g} work; of the fits, {WITHOUT_NORMALIZER}."
         )
     return values

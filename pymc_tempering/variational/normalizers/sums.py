@@ -56,12 +56,8 @@ def is_above_zero(rv: Variable) -> bool:
     if not isinstance(rv.owner.op, TruncatedRV):
         return False
     *_, lower, upper = rv.owner.inputs
-    return is_all(lower, 1) and is_unbounded(upper)
-
-
-def is_all(value: Variable, number: int) -> bool:
-    """Whether a variable is known to be a number everywhere."""
-    return isinstance(value, Constant) and bool(np.all(value.data == number))
+    above_zero = isinstance(lower, Constant) and bool(np.all(lower.data == 1))
+    return above_zero and is_unbounded(upper)
 
 
 def log_mass(rv: Variable, k: Variable) -> Variable:

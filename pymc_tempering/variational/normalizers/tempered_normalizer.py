@@ -20,7 +20,7 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Constant, Variable, equal_computations
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace, graph_replace
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, apply_ancestors
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
@@ -82,9 +82,8 @@ def without_draws(graph: Variable) -> Variable:
     PyMC makes components in the shape of a draw of a first version of them, which is no variable of
     the model.
     """
-    nodes = {v.owner for v in ancestors([graph]) if v.owner is not None}
     replaced = {}
-    for node in nodes:
+    for node in apply_ancestors([graph]):
         drawn = node.inputs[0].owner if isinstance(node.op, Shape) else None
         if drawn is not None and isinstance(drawn.op, RandomVariable):
             size, params = drawn.op.size_param(drawn), drawn.op.dist_params(drawn)
@@ -237,18 +236,12 @@ def partly_observed(op: Op, rv: Variable, temperature: Variable) -> Variable:
     return full[pt.invert(mask)]
 
 
-def without_total_size(rv: Variable) -> Variable:
-    """Random variable below the `total_size` that PyMC wraps around it."""
-    while rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
-        rv = rv.owner.inputs[0]
-    return rv
-
-
 def check_random(rv: Variable) -> Variable:
     """Return the random variable without `total_size`; raise an error if it is not one."""
     if not isinstance(rv, Variable):
         raise TypeError(f"rv must be a random variable of PyMC, not {type(rv).__name__}.")
-    rv = without_total_size(rv)
+    while rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
+        rv = rv.owner.inputs[0]
     if rv.owner is None or getattr(rv.owner.op, "ndim_supp", None) is None:
         raise NormalizerError(
             f"{rv.name or rv!r} is not a random variable with a density of its own, so it has no "

@@ -465,15 +465,14 @@ def _is_lost(error: Exception) -> bool:
 
 def _broken(executor: Executor, error: BaseException) -> str:
     """Sentence about an executor that lost its workers."""
-    name = type(executor).__name__
     if isinstance(executor, ThreadPoolExecutor):
         return f"The pool of threads broke ({error})."
     said = f": {error}" if str(error) else ""
     return (
-        f"The executor {name} lost its workers ({type(error).__name__}{said}). A worker that is "
-        "killed has often run out of memory, or its machine went away; in a script without "
-        '`if __name__ == "__main__":` new processes end at once. A pool of processes that broke '
-        "is broken for good: make a new one, and call again."
+        f"The executor {type(executor).__name__} lost its workers ({type(error).__name__}{said}). "
+        "A worker that is killed has often run out of memory, or its machine went away; in a "
+        'script without `if __name__ == "__main__":` new processes end at once. A pool of '
+        "processes that broke is broken for good: make a new one, and call again."
     )
 
 

@@ -144,7 +144,8 @@ def calibrate(
         raise ArgumentError("models must be two or more: one model alone has no probability.")
     for name, model in built.items():
         _check(name, model, next(iter(built.values())))
-    names, prior = tuple(built), prior_of_odds(tuple(built), prior_odds)
+    names = tuple(built)
+    prior = prior_of_odds(names, prior_odds)
     if not {"draws", "target_ess", "target_mcse"} & set(sample_arguments):
         sample_arguments["draws"] = DRAWS
     chosen: list[int] = []

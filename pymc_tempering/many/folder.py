@@ -204,8 +204,7 @@ def open_folder(
         ) from error
     try:
         words = {k: re.sub(r"0x[0-9a-f]+", "0x", repr(v)) for k, v in sorted(arguments.items())}
-        found = _read(path, random_seed, words)
-        folder = Folder(path, fresh, words) if found is None else found
+        folder = _read(path, random_seed, words) or Folder(path, fresh, words)
         folder.write_index()
         yield folder
     finally:

@@ -238,19 +238,14 @@ def run_one(shared: pm.Model | None, task: Assignment) -> Done:
             message = f"{type(error).__name__}: {error}"
             return Done(Row(seconds=perf_counter() - began, message=message), content)
     ess = _least_ess(idata, model)
+    texts = [str(w.message) for w in said if issubclass(w.category, TemperingWarning)]
     rng = generator_of(task.root, f"ranks of {task.case.name}")
     ranks = ranks_of(idata["posterior"], task.case.truth, ess, rng)
     row = Row(
         evidence.log_z, evidence.mcse, evidence.verdict, ess, perf_counter() - began,
-        _warned(said), data_hash(idata), ranks,
+        " ".join(dict.fromkeys(texts)), data_hash(idata), ranks,
     )  # fmt: skip
     return Done(row, content, noted(idata, given) if task.keeps_draws else None)
-
-
-def _warned(said: list[warnings.WarningMessage]) -> str:
-    """Return what this package warned of, each sentence once."""
-    texts = [str(w.message) for w in said if issubclass(w.category, TemperingWarning)]
-    return " ".join(dict.fromkeys(texts))
 
 
 def data_hash(idata: xr.DataTree) -> str:

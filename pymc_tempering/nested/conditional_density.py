@@ -121,15 +121,15 @@ def conditional_density(
     low, high, ends = _window(lines, probes, center, scale, top)
     count = np.ceil(np.log2((high - low) / FIRST_STEP * np.cosh(np.minimum(far, 20.0))))
     nodes = 2 ** np.clip(count, 3, np.log2(MAX_NODES) - 1).astype(int)
-    log_norm, rank, settled = np.empty((2, len(x))), np.empty(len(x)), np.zeros(len(x), dtype=bool)
+    log_norm, rank, settled = np.empty(len(x)), np.empty(len(x)), np.zeros(len(x), dtype=bool)
     place = np.arcsinh((own - center) / scale)
     for n in np.unique(nodes):
         rows = every[nodes == n]
-        log_norm[0, rows], rank[rows], settled[rows] = _integrate(
+        log_norm[rows], rank[rows], settled[rows] = _integrate(
             lines, rows, (center, scale, top), (low, high), int(n), place
         )
     at = lines.at(every, np.full((len(x), 1), value))[:, 0]
-    return Conditional(at - log_norm[0], rank, settled & ends)
+    return Conditional(at - log_norm, rank, settled & ends)
 
 
 def _among(found: Conditional | None, some: np.ndarray) -> Conditional:
@@ -182,13 +182,14 @@ def _second_maximum(
     """Distance in t of the farthest probe that lies beyond a valley, shape (n,); 0 if none does."""
     far = np.zeros(center.size)
     t = np.arcsinh((probes - center[:, None]) / scale[:, None])
-    for side in (slice(None), slice(None, None, -1)):
-        beyond = t[:, side] > 0.0 if side.step is None else t[:, side] < 0.0
-        outward = np.where(beyond, tried[:, side], top[:, None])
+    for sign in (1, -1):
+        away = sign * t[:, ::sign]
+        beyond = away > 0.0
+        outward = np.where(beyond, tried[:, ::sign], top[:, None])
         lowest = np.minimum.accumulate(outward, axis=1)
         with np.errstate(invalid="ignore"):
             rises = beyond & (outward > lowest + 0.1) & (outward > top[:, None] - 20.0)
-        far = np.maximum(far, np.where(rises, np.abs(t[:, side]), 0.0).max(axis=1))
+        far = np.maximum(far, np.where(rises, away, 0.0).max(axis=1))
     return far
 
 

@@ -106,7 +106,7 @@ def find_null(model: pm.Model, layout: Layout, null: Mapping[str, Any]) -> NullP
         numbers = _numbers(key, value, () if at is not None else shape)
         unconstrained = _unconstrain(model, rv, np.broadcast_to(numbers, shape))
         part = layout.slices[layout.names.index(model.rvs_to_values[rv].name)]
-        places = np.arange(part.start, part.stop)
+        places = range(part.start, part.stop)
         chosen = slice(None) if at is None else slice(at, at + 1)
         for place, u in zip(places[chosen], unconstrained[chosen], strict=True):
             if not np.isfinite(u):
@@ -115,9 +115,9 @@ def find_null(model: pm.Model, layout: Layout, null: Mapping[str, Any]) -> NullP
                     "its edge, where it has no density in the unconstrained space: compare the two "
                     "models by their evidences, with bayes_factor."
                 )
-            if int(place) in index:
-                raise NullError(f"null names {layout.label(int(place))} twice.")
-            index[int(place)] = float(u)
+            if place in index:
+                raise NullError(f"null names {layout.label(place)} twice.")
+            index[place] = float(u)
         before = elements.get(rv.name, np.empty(0, dtype=int))
         elements[rv.name] = None if at is None or before is None else np.append(before, at)
         given[key] = numbers
@@ -155,15 +155,15 @@ def _check_transform(model: pm.Model, rv: Variable, element: bool, key: str) -> 
     """Raise an error where a value has no single unconstrained one."""
     transform = model.rvs_to_transforms[rv]
     stand_in, [graph] = unconstrained_graphs(model, [rv])
-    others = [v.name for v in graph_inputs([graph]) if v in set(stand_in.values())]
-    others = [name for name in others if name != rv.name]
+    free = set(stand_in.values())
+    others = [v.name for v in graph_inputs([graph]) if v in free and v.name != rv.name]
     if transform is not None and others:
         raise NullError(
             f"The support of {rv.name!r} depends on {listed(others)}, so the null "
             "is at another place for each draw: give it a fixed support, or compare evidences "
             "with bayes_factor."
         )
-    joint = rv.owner.op.ndim_supp > 0 if hasattr(rv.owner.op, "ndim_supp") else True
+    joint = getattr(rv.owner.op, "ndim_supp", 1) > 0
     if element and (joint or any(isinstance(p, Ordered) for p in transform_parts(transform))):
         raise NullError(
             f"null[{key!r}]: the elements of {rv.name!r} have one joint prior, so one of them has "
@@ -301,9 +301,7 @@ def given_prior(path: Path, null: NullPoint, held: np.ndarray, null_model: pm.Mo
             "(unconstrained). A variable that its likelihood does not use leaves its evidence as "
             "it is, so keep it there."
         )
-    columns = np.concatenate(
-        [np.arange(layout.dim)[layout.slices[layout.names.index(name)]] for name in theirs]
-    )
+    columns = np.r_[*(layout.slices[layout.names.index(name)] for name in theirs)]
     states = np.ascontiguousarray(held[:, columns])
     _check_transforms(path, short, held[:20], states[:20])
     full_prior, full_likelihood = evaluate_draws(path, held)
@@ -340,8 +338,9 @@ def _compile_own_prior(
         orderings = log_orderings_of(model, unconstrained_shapes(model), others)
         graph = freeze_shared([pt.add(orderings, *graphs)])
         if often:
-            options = {"on_unused_input": "ignore", "trust_input": True}
-            function = compile_exactly(model.value_vars, graph, **options)
+            function = compile_exactly(
+                model.value_vars, graph, on_unused_input="ignore", trust_input=True
+            )
         else:
             function = compile_alone(model.value_vars, graph)
         return one_thread_at_a_time(

@@ -17,12 +17,7 @@ from pymc_tempering.arguments import (
     rng_of,
 )
 from pymc_tempering.bridge.bridge_sampling import mixing_warnings
-from pymc_tempering.bridge.target import (
-    Target,
-    check_log_density,
-    check_states,
-    find_target,
-)
+from pymc_tempering.bridge.target import Target, check_log_density, check_states, find_target
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import (
     FINITE_VARIANCE_KHAT,
@@ -311,6 +306,7 @@ def savage_dickey(
         check_log_density(target.log_density(flat), target.path, flat)
         report("Savage-Dickey: conditional densities at the null")
         log_density, odd = _density_at_null(target, point, flat, used.shape[:2])
+        alarms += odd
         held = point.hold(flat)
         report("Savage-Dickey: the prior of the null")
         if null_model is None:
@@ -322,10 +318,12 @@ def savage_dickey(
     log_terms = log_terms.reshape(used.shape[:2])
     terms = average_terms(log_terms)
     outside = _outside(point, flat)
-    messages = check_terms(terms, log_terms.size, states[..., 0].size, outside)
-    messages += mixing_warnings(states, target.path.layout.label) + untold_model(idata)
-    alarms += odd
-    messages = [*alarms, *messages]
+    messages = [
+        *alarms,
+        *check_terms(terms, log_terms.size, states[..., 0].size, outside),
+        *mixing_warnings(states, target.path.layout.label),
+        *untold_model(idata),
+    ]
     mcse = np.inf if alarms else terms.mcse
     posterior = average_terms(log_density.reshape(used.shape[:2]))
     correction = terms.log_mean - posterior.log_mean + prior.log_prior

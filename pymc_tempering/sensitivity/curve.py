@@ -57,15 +57,13 @@ class RunDraws:
     draws : Draws
     keep : ndarray of bool, shape (chain, draw or state)
         Which of the stored draws these n are.
-    variables : Dataset
-        The stored draws, by (chain, draw, ...), in the constrained space.
     idata : DataTree
-        What they come from, with the group ``posterior``.
+        What they come from: the group ``posterior`` has the stored draws, by (chain, draw, ...), in
+        the constrained space.
     """
 
     draws: Draws
     keep: np.ndarray
-    variables: xr.Dataset
     idata: xr.DataTree
 
     def point(self, model: pm.Model, names: Sequence[str]) -> Point:
@@ -76,7 +74,7 @@ class RunDraws:
 
     def table(self, name: str) -> tuple[xr.DataArray, FloatArray]:
         """Return one draw of a variable, and all that count as a table (n, M)."""
-        ordered = self.variables[name].transpose("chain", "draw", ...)
+        ordered = self.idata["posterior"][name].transpose("chain", "draw", ...)
         table = np.asarray(ordered.values, dtype=float)[self.keep]
         return ordered.isel(chain=0, draw=0, drop=True), table.reshape(len(table), -1)
 
@@ -91,13 +89,12 @@ def read_draws(idata: xr.DataTree) -> RunDraws:
     """
     if has_states(idata):
         states = read_states(idata)
-        variables = states.variables.rename(state="draw")
-        groups = {"posterior": variables}
+        groups = {"posterior": states.variables.rename(state="draw")}
         if "observed_data" in idata.children:
             groups["observed_data"] = idata["observed_data"].to_dataset()
-        return RunDraws(state_draws(states), states.keep, variables, xr.DataTree.from_dict(groups))
+        return RunDraws(state_draws(states), states.keep, xr.DataTree.from_dict(groups))
     draws, keep = posterior_draws(read_cycles(idata))
-    return RunDraws(draws, keep, idata["posterior"].to_dataset(), idata)
+    return RunDraws(draws, keep, idata)
 
 
 def change_at(
@@ -142,7 +139,6 @@ def check_draws(idata: object) -> None:
     """
     if is_tempered(idata):
         return
-    why = ""
     if is_model_alone(idata):
         why = "a model alone has no draws to reweight"
     elif not isinstance(idata, xr.DataTree):
@@ -157,8 +153,9 @@ def check_draws(idata: object) -> None:
     elif "posterior" not in idata.children:
         found = listed(idata.children) or "nothing"
         why = f"this DataTree has no 'posterior' (it has {found})"
-    if why:
-        raise NotTemperedError(f"{why}: {HELP}")
+    else:
+        return
+    raise NotTemperedError(f"{why}: {HELP}")
 
 
 def read_default(
@@ -183,7 +180,7 @@ def read_default(
         bridged = bridge_draws(idata, model, rng=rng, cores=cores)
         draws = ChainDraws(bridged.effects, bridged.proposal_variance, bridged.evidence.ess)
         keep = np.ones(bridged.effects.shape, dtype=bool)
-        return RunDraws(draws, keep, idata["posterior"].to_dataset(), idata), bridged.evidence
+        return RunDraws(draws, keep, idata), bridged.evidence
     evidence = estimate_quietly(idata)
     if evidence.prior_term is not None:
         raise ModelError(
@@ -240,11 +237,11 @@ def change_of_scale(model: pm.Model, name: str, factors: ArrayLike) -> PriorChan
         raise ValueError(f"scale of {name!r} must be positive numbers: {error}") from error
     if values.ndim != 1 or not values.size:
         raise ValueError(f"scale of {name!r} must be a list of factors, got shape {values.shape}")
-    if not np.all((values > 0.0) & np.isfinite(values)):
-        bad = values[~((values > 0.0) & np.isfinite(values))][0]
+    bad = values[~((values > 0.0) & np.isfinite(values))]
+    if bad.size:
         raise ValueError(
-            f"scale of {name!r} holds {bad:g}: a factor must be positive and finite, for no other "
-            "gives a proper prior."
+            f"scale of {name!r} holds {bad[0]:g}: a factor must be positive and finite, for no "
+            "other gives a proper prior."
         )
     effect = density_change(scaled.model, scaled.container)
     return PriorChange(name, "scale", values, np.array(1.0), scaled, effect)
@@ -260,7 +257,7 @@ def change_of_data(model: pm.Model, name: str, values: ArrayLike) -> PriorChange
     ModelError
         The density does not depend on it, or it holds observed values.
     """
-    density_change(model, name)  # raises an error for a name that means nothing
+    effect = density_change(model, name)  # raises an error for a name that means nothing
     container = model[name]
     assert isinstance(container, SharedVariable)
     default = np.asarray(container.get_value())
@@ -273,7 +270,6 @@ def change_of_data(model: pm.Model, name: str, values: ArrayLike) -> PriorChange
             f"pm.Data; got the shape {given.shape}."
         )
     checked = np.stack([checked_value(name, value, default) for value in given])
-    effect = density_change(model, name)
     return PriorChange(name, "data", checked, default, OpenModel(model, name), effect)
 
 
@@ -353,7 +349,7 @@ def with_reruns(
         Takes a line of progress.
     """
     names = ("log_z", "mcse", "log_bf", "log_bf_mcse", "ess")
-    numbers: dict[str, Any] = {name: np.array(getattr(curve, name)) for name in names}
+    numbers = np.array([getattr(curve, name) for name in names])
     source, summary, sentences = list(curve.source), curve.posterior, []
     seeds, opened = rng.spawn(len(change.values)), change.opened
     places = np.flatnonzero(short).tolist()
@@ -366,18 +362,13 @@ def with_reruns(
             idata = sample(**(given | settings))
             evidence = estimate_quietly(idata)
         sizes = idata["posterior"].sizes
-        for name, number in zip(
-            names,
-            (
-                evidence.log_z,
-                evidence.mcse,
-                evidence.log_z - default.evidence.log_z,
-                np.hypot(evidence.mcse, default.evidence.mcse),
-                sizes["chain"] * sizes["draw"],
-            ),
-            strict=True,
-        ):
-            numbers[name][i] = number
+        numbers[:, i] = (
+            evidence.log_z,
+            evidence.mcse,
+            evidence.log_z - default.evidence.log_z,
+            np.hypot(evidence.mcse, default.evidence.mcse),
+            sizes["chain"] * sizes["draw"],
+        )
         source[i] = "rerun"
         if evidence.verdict != "ok":
             where = f"{curve.name} at {curve.coordinate[i]:.4g}"
@@ -388,7 +379,8 @@ def with_reruns(
             own = _summary(run, np.zeros((len(run.draws.weight), 1)), default.var_names)
             for name in default.var_names:
                 summary[name][i] = own[name].values[0]  # dimensions may have other names
-    return replace(curve, **numbers, source=tuple(source), posterior=summary), sentences
+    changed: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    return replace(curve, **changed, source=tuple(source), posterior=summary), sentences
 
 
 def warnings_of(curve: SensitivityCurve, short: np.ndarray) -> list[str]:

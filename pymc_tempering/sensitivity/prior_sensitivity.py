@@ -137,10 +137,11 @@ def prior_sensitivity(
     """
     idata, chosen = pymc_draws(idata, model), find_model(model)
     check_draws(idata)
-    for argument, value in {"scale": scale or {}, "data": data or {}}.items():
+    scale, data = scale or {}, data or {}
+    for argument, value in {"scale": scale, "data": data}.items():
         check_kind(argument, value, Mapping, "a dict from names to lists of values")
-    changes = [change_of_scale(chosen, *item) for item in (scale or {}).items()]
-    changes += [change_of_data(chosen, *item) for item in (data or {}).items()]
+    changes = [change_of_scale(chosen, *item) for item in scale.items()]
+    changes += [change_of_data(chosen, *item) for item in data.items()]
     _check_names([change.name for change in changes])
     names = known_names(
         var_names or (), idata["posterior"].to_dataset(), "the posterior's variables"

@@ -31,6 +31,7 @@ from hais_tables import METHODS, draw, tables
 from image_experts import Experts, Kind, learned
 
 from pymc_tempering.annealed.schedule import (
+    Annealing,
     BetaSchedule,
     anneal_blocks,
     compile_movers,
@@ -99,7 +100,7 @@ def tuned_schedules(
     """
     movers = compile_movers(model, "persistent", lambda line: None)
     movers = replace(movers, kernel=on_all(KERNELS[transition](renewal), DIM))
-    path = learn_path(movers, np.random.default_rng(0), lambda line: None)
+    path = learn_path(Annealing(movers, np.random.default_rng(0)))
     return movers.reference, lambda n: freeze(movers, path, given_betas(n, path.alive))
 
 

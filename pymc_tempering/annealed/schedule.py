@@ -286,14 +286,13 @@ def prior_log_ratios(reference: Reference, n: int, rng: np.random.Generator) -> 
     return evaluate_draws(reference.path, draws)[1]
 
 
-def learn_path(
-    movers: Movers, rng: np.random.Generator, report: Report, *, keep_states: bool = False
-) -> AnnealedPass:
+def learn_path(call: Annealing, *, keep_states: bool = False) -> AnnealedPass:
     """Learn the path with a small population, which no estimate uses."""
-    report("Learning the path with a pilot")
+    call.report("Learning the path with a pilot")
+    movers = call.movers
     return anneal(
-        movers.reference, movers.mixing, rng, n_particles=PILOT_PARTICLES, keep_states=keep_states,
-        other=movers.kernel if movers.cheap else None,
+        movers.reference, movers.mixing, call.rng, n_particles=PILOT_PARTICLES,
+        keep_states=keep_states, other=movers.kernel if movers.cheap else None,
     )  # fmt: skip
 
 
@@ -404,7 +403,7 @@ def make_schedule(
         Rungs at most, else a LadderError.
     """
     movers, run = call.movers, run or call.up
-    path = learn_path(movers, call.rng, call.report)
+    path = learn_path(call)
     if betas is not None:
         return freeze(movers, path, given_betas(betas, path.alive)), path
     barrier, evaluations = barrier_of(path.alive), path.n_evaluations

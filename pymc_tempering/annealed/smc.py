@@ -167,7 +167,7 @@ def run_islands(
     call: Annealing, betas: Betas, n: int, islands: int, n_moves: int
 ) -> tuple[Evidence, list[Island]]:
     """Run islands of n particles, each a task; after Ctrl-C those that finished, if enough."""
-    path = learn_path(call.movers, call.rng, call.report)
+    path = learn_path(call)
     rungs = path.betas if betas is None else given_betas(betas, path.alive)
     schedule = freeze(call.movers, path, rungs)
     tasks = [

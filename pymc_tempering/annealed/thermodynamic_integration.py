@@ -7,13 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_tempering.annealed.schedule import (
-    Annealing,
-    BetaSchedule,
-    freeze,
-    learn_path,
-    opened,
-)
+from pymc_tempering.annealed.schedule import Annealing, BetaSchedule, freeze, learn_path, opened
 from pymc_tempering.arguments import RandomSeed, check_choice, check_whole
 from pymc_tempering.arrays.carried import given_betas
 from pymc_tempering.chain.particles import draw_particles, place, sweep
@@ -153,7 +147,7 @@ def thermodynamic_integration(
     check_choice("rule", rule, CHAIN_RULES)
     show = progressbar and not quiet
     with opened(model, transition, betas, cores, executor, random_seed, show) as call:
-        path = learn_path(call.movers, call.rng, call.report, keep_states=True)
+        path = learn_path(call, keep_states=True)
         if betas is None:
             length = RUNGS_PER_BARRIER * barrier_of(path.alive)[1][-1]
             betas = max(MIN_RUNGS, 2 * int(np.ceil(0.5 * length)) + 1)

@@ -40,6 +40,9 @@ from pymc_tempering.evidence.bracket import Sandwich, join_bounds
 from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.exceptions import LikelihoodError
 
+STEP_CESS, STAGE_MOVES = 0.95, 2
+"""Conditional effective sample size of a step, as a share, and the moves of each stage."""
+
 MAX_STAGES = 5000
 """Stages after which a path is said to have no end."""
 
@@ -83,9 +86,6 @@ def anneal_arrays(
     density: ArrayDensity,
     n_particles: int,
     rng: np.random.Generator,
-    *,
-    cess: float = 0.95,
-    n_moves: int = 2,
 ) -> ArrayPass:
     """Carry particles to the density, each stage as far as their weights allow.
 
@@ -94,10 +94,6 @@ def anneal_arrays(
     density : ArrayDensity
     n_particles : int
     rng : numpy.random.Generator
-    cess : float, default 0.95
-        Conditional effective sample size of each step, as a share.
-    n_moves : int, default 2
-        Moves at each stage.
 
     Raises
     ------
@@ -118,16 +114,16 @@ def anneal_arrays(
                 f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the "
                 "reference is too far from the density."
             )
-        new = next_beta(ratio, beta, cess)
+        new = next_beta(ratio, beta, STEP_CESS)
         gain, index = resample_at(new, beta, ratio, rng)
         beta, log_z = new, log_z + gain
         states, ratio = states[index], ratio[index]
-        for _ in range(n_moves):
+        for _ in range(STAGE_MOVES):
             states, ratio = move_states(density, density.move, states, beta, rng)
         path.append((beta, log_z, ratio))
         kept.append(states)
     betas, log_zs, ratios = (np.array(column) for column in zip(*path, strict=True))
-    return ArrayPass(betas, log_zs, ratios, kept, n_moves * (len(path) - 1))
+    return ArrayPass(betas, log_zs, ratios, kept, STAGE_MOVES * (len(path) - 1))
 
 
 def rungs_on(found: PathSample, betas: Betas, per_barrier: float) -> np.ndarray:

@@ -243,11 +243,11 @@ def checked_ratio(values: object, n: int, where: str) -> np.ndarray:
             f"is {array.dtype} of shape {array.shape} at {where}."
         )
     array = array.astype(np.float64)
-    if not np.all(array < np.inf):
-        bad = int(np.flatnonzero(~(array < np.inf))[0])
+    bad = np.flatnonzero(~(array < np.inf))
+    if bad.size:
         raise LikelihoodError(
-            f"log_ratio is {array[bad]} at {where} (state {bad} of {n}): it has to be a number, or "
-            "minus infinity where the density is zero."
+            f"log_ratio is {array[bad[0]]} at {where} (state {bad[0]} of {n}): it has to be a "
+            "number, or minus infinity where the density is zero."
         )
     return array
 

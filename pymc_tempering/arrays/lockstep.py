@@ -243,8 +243,8 @@ def rows_of_trace(trace: SweepTrace) -> tuple[CycleStats, FlatTrace]:
     n_rows = max(min(MIN_ROWS, n_sweeps), *(1 + own.size for own in starts))
     shape = (n_chains, int(n_rows), ladder.n_rungs)
     sums = {name: np.zeros(shape) for name in RUNG_STATS}
-    steps, lowest = np.zeros(shape[:2]), np.zeros(shape[:2])
-    zero, tour = np.zeros(shape[:2]), np.zeros(shape[:2], dtype=bool)
+    steps, lowest, zero = np.zeros((3, *shape[:2]))
+    tour = np.zeros(shape[:2], dtype=bool)
     labels = np.empty((n_chains, n_sweeps), dtype=np.intp)
     for c in range(n_chains):
         begin = cut_rows(starts[c], n_sweeps, int(n_rows))

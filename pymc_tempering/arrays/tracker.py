@@ -309,8 +309,9 @@ class PartitionTracker:
 
 def _rts_step(c: np.ndarray, ladder: Ladder) -> np.ndarray:
     """log(c_k / c_1) - log(r_k / r_1), shape (K,): the update of eq. (12)."""
-    if np.any(c == 0.0):
-        rung = int(np.flatnonzero(c == 0.0)[0])
+    empty = np.flatnonzero(c == 0.0)
+    if empty.size:
+        rung = empty[0]
         raise LadderError(
             f"No state has any weight at rung {rung} (beta = {ladder.betas[rung]:.3g}): log Z is "
             "far off, or the ladder has a gap below it. Start from the ladder of a tempering run "

@@ -17,12 +17,7 @@ from pymc_tempering.testsystems.linear import (
     normal_inverse_gamma_regression,
 )
 from pymc_tempering.testsystems.local_scales import funnel, scale_mixture
-from pymc_tempering.testsystems.modes import (
-    gaussian_mixture,
-    gaussian_shells,
-    spike,
-    twenty_modes,
-)
+from pymc_tempering.testsystems.modes import gaussian_mixture, gaussian_shells, spike, twenty_modes
 from pymc_tempering.testsystems.system import TestSystem
 
 __all__ = [

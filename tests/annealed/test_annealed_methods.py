@@ -132,7 +132,7 @@ def test_errors_of_integration_are_the_real_ones():
     """60 repeats: standard error of the sd 0.09."""
     name = "beta_binomial"
     rng = np.random.default_rng(1)
-    path = learn_path(movers(name), rng, lambda line: None, keep_states=True)
+    path = learn_path(Annealing(movers(name), rng), keep_states=True)
     plan = freeze(movers(name), path, given_betas(11, path.alive))
     rng, exact = np.random.default_rng(6), system(name).log_evidence
     runs = []

@@ -216,7 +216,9 @@ def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPas
     tasks: list[Task[AnnealedPass | LikelihoodError | TimeLimitError]] = [
         partial(work, own, tell) for own, tell in zip(job.rng.spawn(n), tells, strict=True)
     ]
-    results, interrupted = run_tasks(tasks, job.cores)
+    # Three of them on two cores, one after the other, would leave one idle for half of the time.
+    threads = 1 if job.cores == 1 else max(job.cores, n)
+    results, interrupted = run_tasks(tasks, threads)
     if interrupted:
         raise KeyboardInterrupt("Interrupted while particles were annealed.")
     made = [one for one in results if isinstance(one, AnnealedPass)]

@@ -110,7 +110,8 @@ def sample(
         start at a fresh reference draw with everything frozen, so that none is needed.
     chains : int, default 4
     cores : int, optional
-        Threads; by default as many as there are chains and cores.
+        Threads; by default as many as there are chains and cores. Above one, annealed passes have
+        a thread each, three or six in all.
     executor : concurrent.futures.Executor, optional
         Who runs the chains, and takes looks, in place of threads: a pool of processes, or
         ``client.get_executor()`` of Dask. Each worker compiles the model once. Fit and warm-up

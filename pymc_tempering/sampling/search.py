@@ -143,8 +143,7 @@ def bring_home(
         more = _moved_on(job, passes, fit, looks, blocks)
         home = np.setdiff1d(np.concatenate(blocks), more.at)
         arrived[home] = True
-        at = np.concatenate([away.at, more.at])
-        away = Away(at, join([away.ends, more.ends]), more.ended)
+        away = _together([away, more])
         if home.size == 0 or more.ended:
             break
     return arrived, away
@@ -169,8 +168,13 @@ def _moved_on(
     every, interrupted = run_tasks(tasks, job.cores)
     if interrupted:
         raise KeyboardInterrupt("Interrupted while looks were brought home.")
-    at = np.concatenate([away.at for away in every])
-    return Away(at, join([away.ends for away in every]), any(away.ended for away in every))
+    return _together(every)
+
+
+def _together(parts: Sequence[Away]) -> Away:
+    """Put those of several ways into one."""
+    at = np.concatenate([away.at for away in parts])
+    return Away(at, join([away.ends for away in parts]), any(away.ended for away in parts))
 
 
 def way_home(

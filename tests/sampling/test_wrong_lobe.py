@@ -159,10 +159,15 @@ def late_lobe(job, annealed, n, finer=1):
     return Looks(evaluate_states(job.prior, xs), np.full(n, -1e6), 100)
 
 
+def nobody(states):
+    """None of these states is away."""
+    none = np.zeros(0, dtype=int)
+    return Away(none, states.at(none), ended=False)
+
+
 def all_stay(job, passes, fit, looks):
     """In the place of `bring_home`: no look is moved on."""
-    none = np.zeros(0, dtype=int)
-    return has_arrived(looks, fit.draws), Away(none, looks.at(none), ended=False)
+    return has_arrived(looks, fit.draws), nobody(looks)
 
 
 def test_what_further_looks_have_found_enters_the_reference_too(monkeypatch):
@@ -208,8 +213,7 @@ def test_such_looks_that_are_forgotten_miss_it(monkeypatch):
 
     def forgets(*args):
         arrived, away = original(*args)
-        none = np.zeros(0, dtype=int)
-        return arrived, Away(none, away.ends.at(none), ended=False)
+        return arrived, nobody(away.ends)
 
     monkeypatch.setattr(searching, "bring_home", forgets)
     chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=on_the_way)
@@ -228,9 +232,10 @@ def groups_moved(monkeypatch, comes_home, n_looks):
 
     def ways(job, passes, fit, xs):
         sizes.append(len(xs))
-        away = [i for i, x in enumerate(xs) if number[x.tobytes()] not in comes_home]
+        left = [i for i, x in enumerate(xs) if number[x.tobytes()] not in comes_home]
+        away = np.array(left, dtype=int)
         job.tally.work["looks"] += 3
-        return Away(np.array(away, dtype=int), states.at(np.array(away, dtype=int)), ended=False)
+        return Away(away, evaluate_states(job.prior, xs[away]), ended=False)
 
     everything = lambda fit, states: np.ones(states.n, dtype=bool)  # noqa: E731
     monkeypatch.setattr(searching, "way_home", ways)

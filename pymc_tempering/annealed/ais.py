@@ -132,7 +132,7 @@ def ais(
     with opened(model, transition, betas, cores, executor, random_seed, show) as call:
         schedule, _ = make_schedule(call, betas)
         evidence, _ = annealed_up(call, schedule, n_particles)
-    return emit_warnings(evidence)
+    return emit_warnings(call.noted(evidence))
 
 
 def hais(
@@ -351,7 +351,7 @@ def reverse_ais(
         call = call.from_now()
         schedule, _ = make_schedule(call, betas, run=trials_down(call, states))
         evidence = untold(annealed_down(call, schedule, states), untold_model(idata))
-    return emit_warnings(evidence)
+    return emit_warnings(call.noted(evidence))
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def smc(
     show = progressbar and not quiet
     with opened(model, transition, betas, cores, executor, random_seed, show) as call:
         evidence, _ = run_islands(call, betas, n_particles, islands, n_moves)
-    return emit_warnings(evidence)
+    return emit_warnings(call.noted(evidence))
 
 
 def smc_with_ends(call: Annealing) -> tuple[Evidence, WeightedEnds]:

@@ -20,6 +20,7 @@ from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.given_up import given_up
 from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.same_model import stored_density_warnings, untold_model
 
@@ -241,6 +242,7 @@ def bridge_states(
         warnings=tuple(messages),
         n_evaluations=n_evaluations,
         seconds=perf_counter() - started,
+        findings=given_up(target.path.model),
     )
     return BridgedDraws(evidence, draw_effects(pair, at_draws), shared)
 

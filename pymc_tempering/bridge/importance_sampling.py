@@ -24,6 +24,7 @@ from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.given_up import given_up
 from pymc_tempering.model.handle import ModelLike
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
@@ -164,6 +165,7 @@ def importance_states(
         bias_direction="below" if alarmed else "",
         n_evaluations=draws * density.evaluations[0],
         seconds=perf_counter() - started,
+        findings=given_up(target.path.model),
     )
 
 

@@ -1,5 +1,6 @@
 """From the DataTree of a run to arrays: its cycles, every iteration, the states of all rungs."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from pymc_tempering.core.cycles import (
     FloatArray,
     FreshLooks,
 )
+from pymc_tempering.core.findings import Finding, read_findings
 from pymc_tempering.core.weighting import rung_probabilities
 from pymc_tempering.evidence.pieces import Pieces, split_pieces, sum_at
 from pymc_tempering.exceptions import LadderError, NotTemperedError
@@ -133,6 +135,16 @@ def read_bridge(idata: xr.DataTree) -> tuple[float, float] | None:
     log_z, mcse, n_draws = (attrs[name] for name in BRIDGE)
     sizes = _stats_group(idata).sizes
     return (log_z, mcse) if sizes["chain"] * sizes["draw"] == n_draws else None
+
+
+FINDINGS = "findings"
+"""Attribute of the group `tempering`: what was noticed about the model, as JSON."""
+
+
+def findings_of(idata: xr.DataTree) -> tuple[Finding, ...]:
+    """Read what was noticed about the model of a run."""
+    attrs = idata["tempering"].attrs if "tempering" in idata.children else {}
+    return read_findings(json.loads(attrs.get(FINDINGS, "[]")))
 
 
 def _of_any_draw(idata: xr.DataTree, names: Sequence[str]) -> list[float] | None:

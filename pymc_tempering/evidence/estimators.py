@@ -17,6 +17,7 @@ from pymc_tempering.evidence.bracket import backward, forward
 from pymc_tempering.evidence.datatree import (
     REFERENCE_GROUP,
     Run,
+    findings_of,
     read_bridge,
     read_check,
     read_cycles,
@@ -262,6 +263,7 @@ def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
             evidence = with_check(evidence, check)
     if by_default:
         evidence = with_bridge(evidence, read_bridge(idata))
+    evidence = replace(evidence, findings=findings_of(idata))
     prior = read_prior(idata)
     return evidence if prior is None else over_prior(evidence, *prior)
 

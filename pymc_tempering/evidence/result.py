@@ -13,6 +13,7 @@ import xarray as xr
 
 from pymc_tempering.arguments import has_group
 from pymc_tempering.core.cycles import FloatArray, FreshLooks
+from pymc_tempering.core.findings import Finding, read_findings
 from pymc_tempering.exceptions import TemperingError, warn_user
 
 GROUP = "evidence"
@@ -193,6 +194,8 @@ class Evidence(Shown):
     prior_term : tuple of float, optional
         Log of the prior's normalizing constant and its error (nats), where the prior is not
         normalized; it is already subtracted from ``log_z``.
+    findings : tuple of Finding
+        What was noticed about the model, such as variables that could not be summed out.
     """
 
     log_z: float
@@ -216,6 +219,7 @@ class Evidence(Shown):
     seconds: float = float("nan")
     details: dict[str, float] = field(default_factory=dict)
     prior_term: tuple[float, float] | None = None
+    findings: tuple[Finding, ...] = ()
 
     def to_json(self) -> str:
         """Return all fields as one JSON text."""
@@ -245,6 +249,7 @@ class Evidence(Shown):
                 found[name] = tuple(found[name])
         if (check := found.get("check")) is not None:
             found["check"] = LookCheck(**check | {"reasons": tuple(check["reasons"])})
+        found["findings"] = read_findings(found.get("findings", ()))
         return cls(**found)
 
     def to_datatree(self) -> xr.DataTree:
@@ -303,7 +308,7 @@ class Evidence(Shown):
             rows["density evaluations"] = f"{self.n_evaluations:,}"
         if not np.isnan(self.seconds):
             rows["seconds"] = f"{self.seconds:.2f}"
-        return ["Evidence", rows]
+        return ["Evidence", rows, *(f"  note: {finding}" for finding in self.findings)]
 
 
 def plus_minus(value: float, error: float) -> str:

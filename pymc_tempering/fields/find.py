@@ -14,6 +14,7 @@ from pytensor.graph.traversal import ancestors
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.core.sparse_curvature import find_pattern, full_rows
 from pymc_tempering.core.threads import one_thread
 from pymc_tempering.exceptions import GradientError, PriorDrawsError, UndrawableError
@@ -22,6 +23,7 @@ from pymc_tempering.fields.conditional import LEANS, TRIED, Field, evaluator_of
 from pymc_tempering.fields.curvature import FIRST_STEP, Curvature
 from pymc_tempering.fields.staged import Evaluate
 from pymc_tempering.fields.summing import Sum, along_sums, differenced, summed
+from pymc_tempering.model.given_up import RewriteError, give_up
 from pymc_tempering.model.layout import circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path
@@ -117,8 +119,9 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
             if more is None:
                 return field if _spread(field) <= MOST_SPREAD and _one_mode(field, prior) else None
             others = others | _small_ancestors(model, [more])
-    except (ArithmeticError, np.linalg.LinAlgError):
-        pass
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        inside = listed([rv.name for rv in model.free_RVs if rv not in others], 3)
+        give_up(model, "field_not_followed", inside, RewriteError(f"no law of it ({error})"))
     except (GradientError, PriorDrawsError, UndrawableError):
         pass  # without a field, the model is refused, or sampled without gradients or draws
     return None

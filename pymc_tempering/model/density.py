@@ -24,6 +24,7 @@ from numba import carray, int64, objmode, types, uint8
 from pytensor.compile import Function
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.random.type import RandomGeneratorType
 
 from pymc_tempering.borrowed.private import function_and_key, function_of_text
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, MATRIX, RNG, Data, Density, pointer
@@ -209,6 +210,12 @@ def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> De
     lines += [" except Exception:", "  pass"]
     code = _compiled(partial(numba.cfunc, DENSITY_SIGNATURE), lines, graphs, packed)
     return Density(code, Data.of(packed.data))
+
+
+def draws_at_random(graph: OpenGraph) -> bool:
+    """Whether a graph draws random numbers when it is evaluated."""
+    nodes = graph.whole.maker.fgraph.apply_nodes
+    return any(isinstance(v.type, RandomGeneratorType) for node in nodes for v in node.inputs)
 
 
 def make_draws(graph: OpenGraph, slices: Sequence[slice], n_rngs: int) -> Callable:

@@ -17,11 +17,12 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import applys_between
 from pytensor.scan.op import Scan
 
-from pymc_tempering.exceptions import DiscreteVariableError, GradientError
+from pymc_tempering.arguments import listed
+from pymc_tempering.exceptions import DiscreteVariableError, GradientError, ModelError
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import Density
-from pymc_tempering.model.density import make_density, open_graph
-from pymc_tempering.model.density_graphs import gradients, raveled_graphs
+from pymc_tempering.model.density import draws_at_random, make_density, open_graph
+from pymc_tempering.model.density_graphs import gradients, is_random, raveled_graphs
 from pymc_tempering.model.far_priors import reaches_far
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import Layout, circular_indices, is_discrete, model_layout
@@ -135,7 +136,8 @@ def compile_path(
     Raises
     ------
     ModelError
-        The model has no free variables or no data, or an ordered prior is not i.i.d.
+        The model has no free variables or no data, an ordered prior is not i.i.d., or a term draws
+        random numbers.
     GradientError
         The density has no gradient.
     DiscreteVariableError
@@ -212,7 +214,21 @@ def _compile_density(
                 rows, slices = [[pt.concatenate(row)] for row in rows], (slice(0, layout.dim),)
             every = [*outputs, *rows[0], *rows[1]]
             graphs["full"] = open_graph([x], graph_replace(every, places, strict=False))
+    if any(map(draws_at_random, graphs.values())):
+        raise ModelError(_draws_inside(model))
     return make_density(graphs, slices), work
+
+
+def _draws_inside(model: pm.Model) -> str:
+    """Say which terms of a density draw random numbers."""
+    terms = [*model.basic_RVs, *model.potentials]
+    graphs = model.logp(vars=terms, sum=False)
+    names = [term.name for term, graph in zip(terms, graphs, strict=True) if is_random(graph)]
+    return (
+        f"The log density of {listed(names) or 'the model'} draws random numbers, so that it is no "
+        "function of the unknowns. Write it without `.dist(...)` of random variables; if it has "
+        "none, this is a fault of pymc_tempering: please report the model."
+    )
 
 
 def work_of(outputs: Sequence[Variable]) -> int:

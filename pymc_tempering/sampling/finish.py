@@ -5,7 +5,7 @@ From recorded chains to a DataTree it goes by the same road as `pm.sample`.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from math import nan
 from typing import Any
 
@@ -23,6 +23,7 @@ from pymc_tempering.core.deadline import Cut, in_words, tell_cuts
 from pymc_tempering.core.installed import OWN, own_version
 from pymc_tempering.core.status import logger
 from pymc_tempering.evidence.datatree import (
+    FINDINGS,
     LOOKS_GROUP,
     REFERENCE_GROUP,
     bridge_attributes,
@@ -32,6 +33,7 @@ from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import StuckChainError, TimeLimitError, warn_user
 from pymc_tempering.model.constrain import compile_constrain
+from pymc_tempering.model.given_up import given_up
 from pymc_tempering.model.ordered_priors import said_of_orders
 from pymc_tempering.model.origin import whole_model
 from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job
@@ -140,6 +142,7 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
         "passes": 0 if chosen.passes is None else len(chosen.passes.each),
         "evaluations": json.dumps(outcome.work),
         "interrupted": int(outcome.interrupted),
+        FINDINGS: json.dumps([*map(asdict, given_up(path.model))]),
     }
     posterior = idata["posterior"].to_dataset() if "posterior" in idata.children else None
     if outcome.least is not None:

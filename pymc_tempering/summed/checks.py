@@ -5,13 +5,12 @@ depend on variables that are summed over, that has to hold for each value of the
 value makes a term impossible, its gradient has to be zero, and not a number.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
-from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors, applys_between
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.scalar.basic import Mul
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
@@ -23,21 +22,18 @@ THROUGH = (All, MakeVector, Join, ScalarFromTensor, TensorFromScalar)
 
 def open_checks(terms: Sequence[Variable], unknowns: Collection[Variable]) -> list[Variable]:
     """Replace checks that depend on unknowns by values of minus infinity, element by element."""
-    replaced = list(terms)
-    while True:
-        nodes = applys_between(unknowns, replaced)
-        checks = [n for n in nodes if isinstance(n.op, CheckParameterValue)]
-        if not checks:
-            return replaced
-        node = checks[0]
+
+    def opened(node: Apply) -> Variable | None:
+        if not isinstance(node.op, CheckParameterValue):
+            return None
         value = node.inputs[0]
-        opened = value
         for condition in _conditions(node.inputs[1]):
             extra = tuple(range(min(0, value.type.ndim - condition.type.ndim), 0))
-            opened = pt.switch(
-                condition.all(axis=extra) if extra else condition, opened, -float("inf")
-            )
-        replaced = graph_replace(replaced, {node.outputs[0]: opened}, strict=False)
+            valid = condition.all(axis=extra) if extra else condition
+            value = pt.switch(valid, value, -float("inf"))
+        return value
+
+    return rewritten(terms, unknowns, opened)
 
 
 def guard_zeros(
@@ -54,20 +50,45 @@ def guard_zeros(
     unknowns : collection of Variable
         What is summed over.
     among : collection of Variable
-        All random variables.
+        Plain variables of all unknowns of the model.
     """
-    guarded = {}
-    for node in applys_between(unknowns, terms):
+
+    def guarded(node: Apply) -> Variable | None:
         if not (isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul)):
-            continue
+            return None
         if node.outputs[0].dtype not in float_dtypes:  # it has no gradient
-            continue
+            return None
         seen = [set(ancestors([v], blockers=among)) & set(among) for v in node.inputs]
-        own = [v for v, rvs in zip(node.inputs, seen, strict=True) if rvs and rvs <= set(unknowns)]
-        if own and any(rvs - set(unknowns) for rvs in seen):
-            product = node.op(*node.inputs)
-            guarded[node.outputs[0]] = pt.switch(pt.eq(pt.mul(*own), 0), 0.0, product)
-    return list(graph_replace(list(terms), guarded, strict=False))
+        own = [v for v, vs in zip(node.inputs, seen, strict=True) if vs and vs <= set(unknowns)]
+        if not own or not any(vs - set(unknowns) for vs in seen):
+            return None
+        return pt.switch(pt.eq(pt.mul(*own), 0), 0.0, node.outputs[0])
+
+    return rewritten(terms, unknowns, guarded)
+
+
+def rewritten(
+    terms: Sequence[Variable],
+    unknowns: Collection[Variable],
+    change: Callable[[Apply], Variable | None],
+) -> list[Variable]:
+    """Rewrite what lies between unknowns and terms, from the unknowns on.
+
+    Parameters
+    ----------
+    terms : sequence of Variable
+    unknowns : collection of Variable
+    change : callable
+        Of a node with rewritten inputs and one output, what takes the place of that; None if it
+        stays.
+    """
+    new: dict[Variable, Variable] = {}
+    for node in io_toposort(unknowns, terms):
+        inputs = [new.get(v, v) for v in node.inputs]
+        fresh = node if inputs == node.inputs else node.clone_with_new_inputs(inputs, strict=False)
+        found = change(fresh) if len(fresh.outputs) == 1 else None
+        new |= zip(node.outputs, fresh.outputs if found is None else [found], strict=True)
+    return [new.get(term, term) for term in terms]
 
 
 def _conditions(check: Variable) -> list[Variable]:

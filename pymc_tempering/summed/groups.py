@@ -1,4 +1,9 @@
-"""Discrete variables of a model that hang together, and their sum as a graph."""
+"""Discrete variables of a model that hang together, and their sum as a graph.
+
+All is worked out with plain variables in the places of the random ones. A random variable depends
+on others, on its dims and on data, so that to replace one thing in its graph makes a copy of it,
+which nothing replaces any more.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +18,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
+from pymc_tempering.model.given_up import RewriteError
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.ranges import known_range
 from pymc_tempering.summed.checks import guard_zeros, open_checks
@@ -48,6 +54,8 @@ class Range:
     Attributes
     ----------
     rv : Variable
+    plain : Variable
+        What stands for it in graphs.
     first : array of int
         Least value of each element, of the shape of the variable.
     n_values : array of int
@@ -57,6 +65,7 @@ class Range:
     """
 
     rv: Variable
+    plain: Variable
     first: np.ndarray
     n_values: np.ndarray
     is_open: bool
@@ -71,8 +80,14 @@ class Range:
         return self.first + np.minimum(places, self.n_values - 1)
 
 
-class CannotSumError(Exception):
-    """The variables at hand cannot be summed out."""
+type Plain = Mapping[Variable, Variable]
+"""Plain variables in the places of random ones: those that hold values, where they are observed."""
+
+
+def plain_variables(model: pm.Model) -> dict[Variable, Variable]:
+    """Make such variables for all random ones of a model."""
+    observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    return {rv: rv.type(name=rv.name) for rv in model.free_RVs} | observed
 
 
 def related(variables: Iterable[Variable], among: Collection[Variable]) -> set[Variable]:
@@ -81,63 +96,71 @@ def related(variables: Iterable[Variable], among: Collection[Variable]) -> set[V
     return set(ancestors(inputs, blockers=among)) & set(among)
 
 
-def range_of(model: pm.Model, rv: Variable, points: Mapping[Variable, np.ndarray]) -> Range:
+def range_of(
+    model: pm.Model, rv: Variable, plain: Plain, points: Mapping[Variable, np.ndarray]
+) -> Range:
     """Find the values of a discrete variable; those of a count end far beyond its prior draws.
 
     Raises
     ------
-    CannotSumError
+    RewriteError
     """
-    known, shape = known_range(rv), points[rv].shape[1:]
+    known, drawn = known_range(rv), points[plain[rv]]
     if known is None:
-        below = _log_density(model, rv, -pt.ones_like(rv))
-        if (_numbers(below, points) > -np.inf).any() or points[rv].min(initial=0) < 0:
-            raise CannotSumError
-        known = np.zeros(()), np.asarray(np.ceil(BEYOND * points[rv].max(initial=5)))
-    first, last = (np.broadcast_to(np.asarray(end), shape) for end in known)
+        below = _log_density(model, rv, -pt.ones_like(plain[rv]), plain)
+        if (_numbers(below, points) > -np.inf).any() or drawn.min(initial=0) < 0:
+            raise RewriteError("it has values below zero, and no end is known")
+        known = np.zeros(()), np.asarray(np.ceil(BEYOND * drawn.max(initial=5)))
+    first, last = (np.broadcast_to(np.asarray(end), drawn.shape[1:]) for end in known)
     if np.max(last - first, initial=0.0) >= MOST_VALUES:
-        raise CannotSumError
+        raise RewriteError(f"it has more than {MOST_VALUES:,} values")
     whole = first.astype(np.int64), (last - first).astype(np.int64) + 1
-    return Range(rv, *whole, known_range(rv) is None)
+    return Range(rv, plain[rv], *whole, known_range(rv) is None)
 
 
-def _log_density(model: pm.Model, rv: Variable, value: Variable) -> Variable:
-    """Elementwise log density of a random variable, of the model's random variables.
+def _log_density(model: pm.Model, rv: Variable, value: Variable, plain: Plain) -> Variable:
+    """Elementwise log density of a random variable at a value, of plain variables.
 
-    While it is derived, plain variables stand for those on which it depends: PyMC would take a
-    random variable inside of a law for a part of that law.
-    """
-    parents = {v: v.type(name=v.name) for v in related([rv], model.basic_RVs)}
-    alone = graph_replace([rv], parents, strict=False)[0] if parents else rv
-    stand_in = rv.type(name=f"{rv.name}_value")
-    term = pm.logp(alone, stand_in)
-    back = {stand_in: value} | {plain: v for v, plain in parents.items()}
-    return graph_replace([term], back, strict=False)[0]
-
-
-def log_terms(
-    model: pm.Model, group: Collection[Variable], basic: Collection[Variable]
-) -> list[Variable]:
-    """Terms that depend on some discrete variables, as graphs of the model's random variables.
+    They are there before it is derived: PyMC would take a random variable inside of a law for a
+    part of that law.
 
     Raises
     ------
-    CannotSumError
+    RewriteError
+        PyMC derives none.
+    """
+    parents = {v: plain[v] for v in related([rv], model.basic_RVs)}
+    alone = graph_replace([rv], parents, strict=False)[0] if parents else rv
+    try:
+        return pm.logp(alone, value)
+    except NotImplementedError as error:
+        raise RewriteError(f"PyMC derives no density of {rv.name!r}") from error
+
+
+def log_terms(model: pm.Model, group: Collection[Variable], plain: Plain) -> list[Variable]:
+    """Terms that depend on some discrete variables, as graphs of plain variables.
+
+    Raises
+    ------
+    RewriteError
         One of them is the prior of another variable.
     """
     terms = []
     for rv in model.basic_RVs:
-        if rv not in group and not related([rv], basic) & set(group):
+        if rv not in group and not related([rv], model.basic_RVs) & set(group):
             continue
         if rv not in group and rv not in model.observed_RVs:
-            raise CannotSumError
+            raise RewriteError(f"the prior of {rv.name!r} depends on it")
         if not isinstance(rv.type, TensorType):
-            raise CannotSumError
-        terms.append(_log_density(model, rv, rv if rv in group else model.rvs_to_values[rv]))
+            raise RewriteError(f"{rv.name!r} is of pymc.dims")
+        terms.append(_log_density(model, rv, plain[rv], plain))
     for potential in model.potentials:
-        if related([potential], basic) & set(group):
-            terms.append(potential)
-    terms = guard_zeros(open_checks(terms, group), group, basic)
+        if related([potential], model.basic_RVs) & set(group):
+            terms += graph_replace([potential], plain, strict=False)
+    unknowns = [plain[rv] for rv in group]
+    terms = guard_zeros(
+        open_checks(terms, unknowns), unknowns, [plain[rv] for rv in model.free_RVs]
+    )
     return [part for term in terms for part in split_sums(term)]
 
 
@@ -153,25 +176,25 @@ def build_tables(
     terms : sequence of Variable
     ranges : sequence of Range
     points : mapping of Variable to array
-        Draws of all random variables in the terms.
+        Draws of all plain variables in the terms.
 
     Raises
     ------
-    CannotSumError, TooManyScopesError
+    RewriteError, TooManyScopesError
     """
-    first = {rv: values[0] for rv, values in points.items()}
-    scopes = element_scopes(terms, [r.rv for r in ranges], first)
+    first = {v: values[0] for v, values in points.items()}
+    scopes = element_scopes(terms, [r.plain for r in ranges], first)
     n, m = sum(r.first.size for r in ranges), max(r.most for r in ranges)
     scopes = [scope.reshape(-1, n) for scope in scopes]
     degrees = [scope.sum(axis=1) for scope in scopes]
     if max(degree.max(initial=0) for degree in degrees) > 2:
-        raise CannotSumError
+        raise RewriteError("a term depends on more than two of its elements")
     every = zip(terms, scopes, degrees, strict=True)
     parts = [Term(term, scope, degree) for term, scope, degree in every]
     pairs = sorted({pair for part in parts for pair in part.pairs})
     cells = sum(part.n_cells(m) for part in parts) + (m**3 if pairs else m) * n
     if cells > MOST_CELLS or len(terms) > MOST_TERMS:
-        raise CannotSumError
+        raise RewriteError("the sum is too long")
     constant = pt.add(pt.constant(0.0), *(part.constant(ranges) for part in parts))
     every_place = np.tile(np.arange(m)[:, None], n)
     single = single_table(parts, ranges, every_place)
@@ -182,7 +205,7 @@ def build_tables(
     worth = m >= WORTH and m * n <= MOST_LEARNED
     short = compress(_numbers(single, points)) if worth else None
     if short is None and cells > MOST_SLOW:
-        raise CannotSumError
+        raise RewriteError("the sum is too long")
     if short is None:
         return exact, exact, constant
     pivots = single_table(parts, ranges, short.pivots)
@@ -273,11 +296,9 @@ def pair_tables(
 def _numbers(
     table: Variable, points: Mapping[Variable, np.ndarray], most: int = N_LEARN + N_CHECK
 ) -> np.ndarray:
-    """Values of a table at some draws of the random variables, shape (N, m, n)."""
+    """Values of a table at some draws of the plain variables, shape (N, m, n)."""
     used = [v for v in points if v in set(ancestors([table]))]
-    inputs = {v: v.type() for v in used}
-    [graph] = graph_replace([table], inputs, strict=False)
-    function = pytensor.function(list(inputs.values()), graph, mode=python_mode())
+    function = pytensor.function(used, table, mode=python_mode())
     n = min(len(values) for values in points.values())
     with np.errstate(all="ignore"):
         rows = [function(*(points[v][i] for v in used)) for i in range(min(n, most))]
@@ -289,7 +310,7 @@ def at_places(term: Variable, ranges: Sequence[Range], places: np.ndarray) -> Va
     replacements, start = {}, 0
     for r in ranges:
         own = places[:, start : start + r.first.size].reshape(-1, *r.first.shape)
-        replacements[r.rv] = pt.constant(r.at(own).astype(r.rv.dtype))
+        replacements[r.plain] = pt.constant(r.at(own).astype(r.rv.dtype))
         start += r.first.size
     values = vectorize_graph(term, replacements)
     if values.type.ndim == term.type.ndim:  # it depends on none of them
@@ -353,21 +374,32 @@ def children_of(model: pm.Model, rv: Variable) -> list[Variable]:
     return [v for v in every if v is not rv and rv in related([v], model.basic_RVs)]
 
 
-def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed | None:
-    """Sum out a group of variables; None if that cannot be done, or is too dear."""
+def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed:
+    """Sum out a group of variables.
+
+    Raises
+    ------
+    RewriteError
+        That cannot be done, or takes too long.
+    """
+    plain = plain_variables(model)
     try:
-        terms = log_terms(model, group, model.basic_RVs)
-        points = _points(model, group, terms)
-        ranges = [range_of(model, rv, points) for rv in group]
+        terms = log_terms(model, group, plain)
+        points = _points(model, group, terms, plain)
+        ranges = [range_of(model, rv, plain, points) for rv in group]
         exact, short, constant = build_tables(terms, ranges, points)
         total, steps = eliminate(short)
         total = total + constant
         slowly = total if short is exact else eliminate(exact)[0] + constant
         compare_tables(terms, ranges, exact, constant, slowly, points)
-    except (CannotSumError, TooManyScopesError, TooTiedError):
-        return None
-    except (TypeError, ValueError, NotImplementedError, IndexError):
-        return None  # an operation of the model that cannot be taken at many values at once
+    except (TooManyScopesError, TooTiedError) as error:
+        raise RewriteError("too many of its elements hang together") from error
+    except (TypeError, ValueError, NotImplementedError, IndexError) as error:
+        raise RewriteError(f"an operation takes one value at a time ({error})") from error
+    back = {plain[rv]: rv for rv in model.free_RVs}
+    graphs = [total, slowly, *(step.log_p for step in steps)]
+    total, slowly, *tables = graph_replace(graphs, back, strict=False)
+    steps = [step._replace(log_p=table) for step, table in zip(steps, tables, strict=True)]
     sums = [v for rv in group for v in children_of(model, rv) if v not in group]
     return Summed(ranges, total, slowly, steps, list(dict.fromkeys(sums)))
 
@@ -384,9 +416,9 @@ def compare_tables(
 
     Raises
     ------
-    CannotSumError
+    RewriteError
     """
-    places = pt.concatenate([(r.rv - r.first).ravel() for r in ranges])
+    places = pt.concatenate([(r.plain - r.first).ravel() for r in ranges])
     picked = constant + tables.single[places, np.arange(tables.single.type.shape[1])].sum()
     if tables.tables is not None:
         i, j = np.array(tables.pairs).T
@@ -396,24 +428,23 @@ def compare_tables(
     picked_at, direct_at, total_at = rows.T
     possible = direct_at > LOWEST / 2
     off = np.abs(picked_at - direct_at)[possible]
-    if np.isnan(rows).any() or (off > SAME * (1.0 + np.abs(direct_at[possible]))).any():
-        raise CannotSumError
-    if (total_at[possible] < direct_at[possible] - SAME * (1.0 + np.abs(total_at[possible]))).any():
-        raise CannotSumError
+    short = total_at - direct_at < -SAME * (1.0 + np.abs(total_at))
+    wrong = (off > SAME * (1.0 + np.abs(direct_at[possible]))).any()
+    if wrong or np.isnan(rows).any() or short[possible].any():
+        raise RewriteError("its sum is no number, or not right, at draws of the prior")
 
 
 def _points(
-    model: pm.Model, group: Sequence[Variable], terms: Sequence[Variable]
+    model: pm.Model, group: Sequence[Variable], terms: Sequence[Variable], plain: Plain
 ) -> dict[Variable, np.ndarray]:
-    """Draws of the random variables in some terms: many where counts are open."""
-    needed = [
-        v for v in model.basic_RVs if v in group or v in set(ancestors(terms, model.basic_RVs))
-    ]
+    """Draws of the unknowns in some terms, by plain variable: many where counts are open."""
+    inside = set(ancestors(terms))
+    needed = [rv for rv in model.free_RVs if rv in group or plain[rv] in inside]
     known = [known_range(rv) for rv in group]
     wide = any(each is not None and np.max(each[1] - each[0]) >= WORTH for each in known)
     n = N_PILOT if None in known else N_LEARN + N_CHECK if wide else N_COMPARED
     try:
         drawn = pm.draw(needed, n, mode=python_mode(), random_seed=1)
     except Exception as error:  # of a prior that cannot be drawn from, for whatever reason
-        raise CannotSumError from error
-    return dict(zip(needed, map(np.asarray, drawn), strict=True))
+        raise RewriteError(f"the prior cannot be drawn from ({error})") from error
+    return {plain[rv]: np.asarray(draws) for rv, draws in zip(needed, drawn, strict=True)}

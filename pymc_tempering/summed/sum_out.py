@@ -12,13 +12,15 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.kernels.assign import find_kernel
+from pymc_tempering.model.given_up import RewriteError, give_up
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.new_data import copy_of
 from pymc_tempering.model.origin import Origin
 from pymc_tempering.summed.angles import circular, cut_angles
-from pymc_tempering.summed.groups import children_of, related, sum_of
+from pymc_tempering.summed.groups import Summed, children_of, related, sum_of
 from pymc_tempering.summed.recover import Recovery
 
 
@@ -76,20 +78,27 @@ def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
     if len(chosen) == len(copy.free_RVs):
         leaves, rest = [], []
     remove(copy, leaves)
-    groups = [sum_of(copy, group) for group in _groups(copy, rest)]
-    summed = [group for group in groups if group is not None]
-    if not leaves and not summed and not circular(copy):
-        return None
+    summed: list[Summed] = []
+    failed: dict[str, RewriteError] = {}
+    for together in _groups(copy, rest):
+        try:
+            summed.append(sum_of(copy, together))
+        except RewriteError as error:
+            failed[listed([rv.name for rv in together])] = error
+    changed = bool(leaves or summed or circular(copy))
     for group in summed:
         name = ", ".join(v.name for v in group.replaced)
         remove(copy, group.replaced)
         with copy:
             pm.Potential(name, group.total)
         remove(copy, [r.rv for r in group.ranges])
-    whole = copy_of(model)
-    recovery = Recovery(whole, copy, summed, leaves, values, cut_angles(copy))
-    copy.summed_from = Origin(whole, recovery, recovery.check)
-    return copy
+    if changed:
+        whole = copy_of(model)
+        recovery = Recovery(whole, copy, summed, leaves, values, cut_angles(copy))
+        copy.summed_from = Origin(whole, recovery, recovery.check)
+    for names, why in failed.items():
+        give_up(copy if changed else model, "not_summed", names, why)
+    return copy if changed else None
 
 
 def _may_go(model: pm.Model, rv: Variable) -> bool:

@@ -12,6 +12,7 @@ from support.small_models import all_transforms
 
 import pymc_tempering as pmt
 from pymc_tempering.borrowed.private import function_of_text
+from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model import density as densities
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.model.constrain import compile_constrain
@@ -208,3 +209,12 @@ def test_without_parts_of_pytensor_python_gives_the_same_numbers(monkeypatch, na
     assert draws.shape == (400, 8)
     # |z| < 4.5 for the mean of a standard normal; false alarm 7e-6, seed fixed
     assert abs(draws[:, 3].mean()) < 4.5 / 20.0
+
+
+def test_a_density_that_draws_is_refused_by_name():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("closeness", -((x - pm.Normal.dist()) ** 2))
+        pm.Normal("y", x, 1, observed=0.3)
+    with pytest.raises(ModelError, match="log density of 'closeness' draws random numbers"):
+        compile_path(model)

@@ -1,0 +1,46 @@
+"""A cell for each way of writing a model and for each kind of model, against its exact value."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from ways import Run, cells, run_cell
+
+
+def some_cells():
+    """One cell for each way; kinds in turn, so that each is there."""
+    by_way = {}
+    for cell in cells(doors=False):
+        by_way.setdefault(cell[1].name, []).append(cell)
+    return [own[i % len(own)] for i, own in enumerate(by_way.values())]
+
+
+CELLS = some_cells()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("cell", CELLS, ids=[f"{way.name}, {kind.name}" for _, way, kind in CELLS])
+def test_a_way_gives_the_exact_value(cell):
+    """One sound answer in 16,000 is beyond four errors, and most are within .02 nats then."""
+    run = Run(seed=0, **{"status": "done"} | run_cell(*cell))
+    assert run.status == "done", run.message
+    assert run.verdict == "ok"
+    assert run.right, run.off
+
+
+def test_each_way_and_each_kind_is_there():
+    every = cells(doors=False)
+    assert {way.name for _, way, _ in CELLS} == {way.name for _, way, _ in every}
+    assert len({way.name for _, way, _ in CELLS}) > 30
+    assert {kind.name for _, _, kind in every if "Bambi" not in kind.name} >= {
+        "continuous", "labels", "counts", "chained states", "switch points", "imputed",
+        "mixtures", "fields", "angles", "ordered", "hierarchical", "spike and slab",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("off", [0.03, -0.03])
+def test_a_wrong_value_is_seen(off):
+    assert not Run(0, "done", verdict="ok", off=off, mcse=0.004).right
+    assert Run(0, "done", verdict="ok", off=off, mcse=0.01).right

@@ -2,8 +2,8 @@
 
 A cell is a default call of `pmt.sample` on a small model with an exact value, which does not depend
 on the way (`ways_writer.py`, `ways_kinds.py`, `ways_kinds_second.py`, `ways_own.py`). With
-`--doors` a cell is a front door of the package and a way; the kinds take turns. Cells that are there
-already are not run again.
+`--doors` a cell is a front door of the package and a way; the kinds take turns. Cells that are
+there already are not run again.
 """
 
 import argparse
@@ -22,8 +22,10 @@ from fresh_runs import Line, RunsFile, fill, first_sentence, lines_of, print_run
 
 LIMIT = 300.0
 """CPU seconds of a cell."""
-EACH = 17
+EACH = 16
 """Cells of a process."""
+SMOOTH = ("continuous", "imputed", "mixtures", "fields", "ordered", "hierarchical", "regression")
+"""Kinds without discrete unknowns, which `pmt.fit` takes."""
 ERRORS, NATS = 4.0, 0.02
 """An answer is right within so many errors, or so many nats."""
 
@@ -73,8 +75,11 @@ def cells(doors: bool) -> list[tuple]:
     found = []
     for way in dict.fromkeys(way for way, _ in legal):
         own = [kind for other, kind in legal if other is way]
-        turn = len(found) // len(DOORS)
-        found += [(door, way, own[turn % len(own)]) for door in DOORS if door != "sample"]
+        turn = len(found) // (len(DOORS) - 1)
+        smooth = [kind for kind in own if kind.name in SMOOTH]
+        for door in [door for door in DOORS if door != "sample"]:
+            kinds = smooth if door == "fit" else own
+            found.append((door, way, kinds[turn % len(kinds)]))
     return found
 
 

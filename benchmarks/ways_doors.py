@@ -103,7 +103,8 @@ def _sample_many(way: Way, kind: Kind) -> Any:
 
 
 def _calibrate(way: Way, kind: Kind) -> None:
-    pmt.calibrate({"a": built(way, kind)}, 2, draws=100, chains=2, **QUIET)
+    models = {name: built(way, kind) for name in "ab"}
+    pmt.calibrate(models, 2, draws=100, chains=2, **QUIET)
 
 
 def _prior_sensitivity(way: Way, kind: Kind) -> None:

@@ -57,11 +57,10 @@ def raveled_graphs(
         replacements[value] = piece
     log_reference, log_ratio = reference_and_ratio(model, terms)
     log_reference = log_reference + log_orderings_of(model, layout.shapes, terms.wide)
-    slopes = [
-        _binary_slope(model, rv)
-        for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
-        if is_discrete(rv) and value.name in moved
+    moved_binary = [
+        rv for rv in model.free_RVs if is_discrete(rv) and model.rvs_to_values[rv].name in moved
     ]
+    slopes = _binary_slopes(model, moved_binary)
     outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio], open_numbers=True)
     try:
         outputs = clone_replace(outputs, replacements, rebuild_strict=False)
@@ -166,20 +165,25 @@ def stabilize(outputs: list[Variable]) -> list[Variable]:
     )
 
 
-def _binary_slope(model: pm.Model, rv: Variable) -> Variable:
-    """Graph that is zero and has the gradient of a binary variable's own log probability.
+def _binary_slopes(model: pm.Model, rvs: Sequence[Variable]) -> list[Variable]:
+    """Graphs that are zero and have the gradient of binary variables' own log probabilities.
 
     That gradient is the difference of the log probability at 1 and at 0. PyMC's own graph is a
     switch, which has no gradient.
     """
-    value = model.rvs_to_values[rv]
-    [term] = model.logp(vars=[rv], sum=False)
-    at_one, at_zero = (
-        graph_replace(
-            [term], {value: pt.full_like(value, x, dtype=value.type.dtype)}, strict=False
-        )[0]
-        for x in (1, 0)
-    )
-    slope = pytensor.gradient.disconnected_grad(pt.clip(at_one - at_zero, -1e3, 1e3))
-    real = value.astype("float64")
-    return (slope * (real - pytensor.gradient.disconnected_grad(real))).sum()
+    if not rvs:
+        return []
+    slopes = []
+    # All at once, as each call goes through the whole model.
+    for rv, term in zip(rvs, model.logp(vars=list(rvs), sum=False), strict=True):
+        value = model.rvs_to_values[rv]
+        at_one, at_zero = (
+            graph_replace(
+                [term], {value: pt.full_like(value, x, dtype=value.type.dtype)}, strict=False
+            )[0]
+            for x in (1, 0)
+        )
+        slope = pytensor.gradient.disconnected_grad(pt.clip(at_one - at_zero, -1e3, 1e3))
+        real = value.astype("float64")
+        slopes.append((slope * (real - pytensor.gradient.disconnected_grad(real))).sum())
+    return slopes

@@ -46,9 +46,10 @@ def exactly() -> Iterator[None]:
 
     With fast math the last bits differ between the process that compiles a function and those that
     load it from the cache on disk. Python is the only way for a black-box likelihood and for a few
-    of PyMC's distributions; PyTensor's warning about it is silenced.
+    of PyMC's distributions; PyTensor's warning about it is silenced. So is the traceback that it
+    prints where one of its rewritings fails: the graph stays as it was, and its values are right.
     """
-    flags = config.change_flags(numba__fastmath=False)
+    flags = config.change_flags(numba__fastmath=False, on_opt_error="ignore")
     with ALONE, no_search_for_garbage(), flags, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Numba will use object mode")
         yield

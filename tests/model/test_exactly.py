@@ -15,6 +15,7 @@ from pytensor import config
 
 from pymc_tempering.model.exactly import compile_exactly, exactly
 from pymc_tempering.model.identity import content_hash
+from pymc_tempering.model.path import compile_path
 from pymc_tempering.model.python_mode import compile_alone
 from pymc_tempering.references.compile import compile_model
 
@@ -120,3 +121,13 @@ def test_threads_do_not_get_the_draws_of_each_other():
     with ThreadPoolExecutor(8) as pool:
         for _ in range(15):
             np.testing.assert_array_equal(list(pool.map(draws, range(8))), alone)
+
+
+def test_a_rewriting_that_fails_prints_no_traceback(caplog):
+    """PyTensor counts to 290 in a byte while it joins the slices of this random walk."""
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd")
+        walk = pm.GaussianRandomWalk("walk", sigma=sd, init_dist=pm.Normal.dist(), shape=290)
+        pm.Normal("y", walk, 1.0, observed=np.zeros(290))
+    compile_path(model)
+    assert "Rewrite failure" not in caplog.text

@@ -9,6 +9,7 @@ from pymc.distributions.simulator import SimulatorRV
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.type import complex_dtypes
 
 from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import ImproperPriorError, ModelError
@@ -81,8 +82,8 @@ def check_model(model: pm.Model) -> None:
     Raises
     ------
     ModelError
-        The model has no free variables, no observed data or potentials, or has minibatches or
-        simulators.
+        The model has no free variables, no observed data or potentials, or has minibatches,
+        simulators or complex potentials.
     """
     if not model.free_RVs:
         raise ModelError("The model has no free variables to sample.")
@@ -103,6 +104,12 @@ def check_model(model: pm.Model) -> None:
         raise ModelError(
             f"{listed(simulated)} is a pm.Simulator: it has draws and no density, "
             "and a chain needs the density. pm.sample_smc samples such models."
+        )
+    unreal = [term.name for term in model.potentials if term.type.dtype in complex_dtypes]
+    if unreal:
+        raise ModelError(
+            f"The potential {listed(unreal)} is complex, and a log density is a real number. Give "
+            "pm.Potential its real part, pt.real(...), if that is what is meant."
         )
 
 

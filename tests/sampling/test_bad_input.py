@@ -188,6 +188,14 @@ def test_a_simulator_has_no_density():
         check_model(model)
 
 
+def test_a_complex_potential_is_named():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("wave", pt.as_tensor(1j * x))
+    with pytest.raises(pmt.exceptions.ModelError, match="'wave' is complex"):
+        check_model(model)
+
+
 def test_a_gradient_that_does_not_exist():
     with pm.Model() as model:
         x = pm.Normal("x", shape=3)

@@ -105,9 +105,12 @@ class Folder:
         return Row(**from_plain(run["row"]))
 
     def file_of(self, name: str) -> str:
-        """Path of the draws of a run; empty where there are none."""
-        file = self.runs.get(name, {}).get("file")
-        return str(self.path / file) if file else ""
+        """Path of the draws of a run; empty where there are none.
+
+        The index says whether there are some. What else it names would be opened by who reads them.
+        """
+        written = self.runs.get(name, {}).get("file")
+        return str(self.path / file_name(name)) if written else ""
 
     def check_content(self, name: str, content: str) -> None:
         """Refuse a run that was done before with another model or other data.

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun, ChainState, HotStates, extend_runs
 from pymc_tempering.chain.loop import Chain, Record
 from pymc_tempering.chain.pieces import Written, joined, piece_since, written_by
@@ -35,6 +36,7 @@ from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture
 from pymc_tempering.references.prior import Fitted, Prior, evaluate_draws
 from pymc_tempering.references.warp import FunnelWarp
 from pymc_tempering.sampling.call import Call, Goal, Job, Options, kernels_in_words, step_method_in
+from pymc_tempering.sampling.check_kept import check_pieces, check_plan
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.evaluated import Evaluated
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
@@ -115,13 +117,42 @@ def read_chains(plan: Plan, parts: Sequence[bytes]) -> tuple[list[ChainRun], dic
 
     Raises
     ------
-    ValueError
-        The parts contradict themselves.
+    CheckpointError
+        The parts contradict themselves or the plan.
     """
-    codec = chain_codec(plan)
-    read = [codec.from_bytes(part) for part in parts]
-    pieces = zip(*(each.pop("pieces") for each in read), strict=True)
-    return [joined(own) for own in pieces], read[-1]
+    with contradictions_told():
+        codec = chain_codec(plan)
+        read = [codec.from_bytes(part) for part in parts]
+        chains = [*zip(*(each.pop("pieces") for each in read), strict=True)]
+        for pieces in chains:
+            check_pieces(plan, pieces)
+        return [joined(pieces) for pieces in chains], read[-1]
+
+
+def read_plan(job: Job, part: bytes) -> ChosenPlan:
+    """Read a plan.
+
+    Raises
+    ------
+    CheckpointError
+        It contradicts itself, or is not of the kernels of the job.
+    """
+    with contradictions_told():
+        chosen: ChosenPlan = plan_codec(job).from_bytes(part)
+        check_plan(chosen, job.kernel, job.prior.path.dim)
+        return chosen
+
+
+@contextmanager
+def contradictions_told() -> Iterator[None]:
+    """Turn what is wrong with the form of something that is read into a CheckpointError."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise CheckpointError(
+            f"What is stored of the run contradicts itself: {error} It was changed after it was "
+            "written: take a copy if you have one; else the run has to be made again."
+        ) from error
 
 
 def lasting(chosen: ChosenPlan) -> ChosenPlan:
@@ -289,7 +320,7 @@ class CheckpointRecorder(Recorder):
 
 
 def read_standing(
-    folder: CheckpointFolder, chosen: ChosenPlan, parts: dict[str, list[bytes]]
+    chosen: ChosenPlan, parts: dict[str, list[bytes]]
 ) -> tuple[Outcome, Any, Deadline]:
     """Read where a run stood, with the generator of its call and the time that it has left.
 
@@ -298,16 +329,13 @@ def read_standing(
     CheckpointError
         The parts contradict themselves.
     """
-    try:
-        runs, last = read_chains(chosen.plan, parts["chains"])
-    except ValueError as error:
-        raise CheckpointError(
-            f"The checkpoint in {folder.root} contradicts itself: {error}"
-        ) from error
-    extend_runs(runs, last["standing"]["total"])
+    runs, last = read_chains(chosen.plan, parts["chains"])
     standing, clock, now = last["standing"], last["clock"], perf_counter()
+    with contradictions_told():
+        check_whole(max(1, *(run.state.n_draws for run in runs)), total=standing["total"])
+        beside = Beside(chosen.plan, **CODEC.from_bytes(parts["beside"][-1]))
+    extend_runs(runs, standing["total"])
     deadline = Deadline(now - clock["seconds"], now + clock["seconds_left"])
-    beside = Beside(chosen.plan, **CODEC.from_bytes(parts["beside"][-1]))
     return Outcome(chosen, runs, beside, **standing), last["rng"], deadline
 
 

@@ -42,9 +42,9 @@ from pymc_tempering.sampling.kept import (
     PLAN_GROUP,
     CheckpointRecorder,
     ending_by_sigterm,
-    plan_codec,
     probe,
     read_chains,
+    read_plan,
     read_standing,
     with_plan,
 )
@@ -150,7 +150,7 @@ def reopen(
     threads = min(call.chains, cores or os.cpu_count() or 1)
     job = Job(prior, compound, call.options, np.random.default_rng(0), threads, report)
     _check_density(job, about["seal"])
-    return job, plan_codec(job).from_bytes(plan)
+    return job, read_plan(job, plan)
 
 
 def _check_density(job: Job, seal: dict[str, Any]) -> None:
@@ -265,7 +265,7 @@ def resume(
         job, chosen = reopen(about, parts["plan"][-1], model, kernel, cores=cores, report=report)
         tally.end("compiling")
         tally = replace(tally, work=Counter(chosen.work), seconds=chosen.seconds | tally.seconds)
-        at, rng, deadline = read_standing(folder, chosen, parts)
+        at, rng, deadline = read_standing(chosen, parts)
         every, written = checkpoint_every or about["every"], [*map(written_by, at.runs)]
         recorder = CheckpointRecorder(folder, call, every, head, at, written)
         tell = silence if quiet else report.tell

@@ -20,7 +20,8 @@ from filelock import FileLock, Timeout
 from pymc_tempering.exceptions import CheckpointError
 
 HEADS, LOCK, UNFINISHED = ("head-0.json", "head-1.json"), "lock", ".unfinished"
-OURS = re.compile(rf"(lock|head-[01]\.json|[0-9]+-\w+\.npz)({UNFINISHED})?")
+PART = re.compile(r"[0-9]+-\w+\.npz", re.ASCII)
+OURS = re.compile(rf"(lock|head-[01]\.json|{PART.pattern})({UNFINISHED})?")
 """Names of the files in such a folder; the ending is of one that is still being written."""
 
 FORMAT = 2
@@ -166,6 +167,9 @@ def _head_in(path: Path) -> Head:
             "resume it with the version of pymc_tempering that wrote it."
         )
     parts = {name: [Part(**part) for part in parts] for name, parts in body["parts"].items()}
+    for part in (part for each in parts.values() for part in each):
+        if not PART.fullmatch(part.file):  # or files outside the folder would be opened
+            raise ValueError(f"it names {part.file!r}, which is no part of a checkpoint")
     return Head(body["number"], parts)
 
 

@@ -203,4 +203,13 @@ def generator_from(state: dict[str, Any]) -> np.random.Generator:
         raise ValueError(f"{state['name']!r} is no bit generator of NumPy.")
     bits = getattr(np.random, state["name"])(SeedSequence(**state["seed"]))
     bits.state = state["state"]
+    match bits.state:  # NumPy takes any place in the buffer, and reads there
+        case {"bit_generator": "MT19937", "state": {"pos": place}}:
+            size = 624
+        case {"bit_generator": "Philox", "buffer_pos": place}:
+            size = 4
+        case _:
+            place = size = 0
+    if not 0 <= place <= size:
+        raise ValueError(f"A {state['name']} generator is at {place} of a buffer of {size}.")
     return np.random.Generator(bits)

@@ -185,3 +185,10 @@ def test_names_that_look_alike_have_files_of_their_own():
     assert len(files) == len(names)
     assert all(len(f) < 120 and "/" not in f and not f.startswith(".") for f in files)
     assert np.all([f.isascii() for f in files])
+
+
+def test_an_index_names_no_file_outside_its_folder(tmp_path):
+    runs = {"a": {"file": "../../../etc/hostname"}, "b": {"file": None}}
+    opened = folder.Folder(tmp_path, 1, {}, runs)
+    assert opened.file_of("a") == str(tmp_path / folder.file_name("a"))
+    assert opened.file_of("b") == opened.file_of("c") == ""

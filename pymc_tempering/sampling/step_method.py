@@ -128,8 +128,10 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         trajectories from fresh prior draws to beta = 1, annealed once.
     cores : int, default 1
         Threads of the warm-up.
-    random_seed : int or numpy.random.Generator, optional
-        Seed of the warm-up; the seed of `pm.sample` is that of the chains.
+    random_seed : int or numpy.random.Generator, default 0
+        Seed of the warm-up; the seed of `pm.sample` is that of the chains, and comes when the
+        warm-up is over. So the warm-up has a fixed one, and two calls of `pm.sample` with one seed
+        give the same draws. None: another warm-up each time.
     progressbar : bool, default True
         Whether to show a line of progress of the warm-up.
     quiet : bool, default False
@@ -185,7 +187,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         rung_weights: RungWeights | None = None,
         check_looks: int = 100,
         cores: int = 1,
-        random_seed: RandomSeed = None,
+        random_seed: RandomSeed = 0,
         progressbar: bool = True,
         quiet: bool = False,
         rng: Any = None,

@@ -299,3 +299,22 @@ def test_a_stuck_chain_is_a_warning_after_its_first_draw(monkeypatch):
     with pytest.warns(pmt.TemperingWarning, match="has not come back to beta = 1"):
         draws = [method.step({})[0]["x"] for _ in range(50)]
     assert np.isfinite(draws).all()
+
+
+def test_one_seed_gives_the_same_draws_by_pymc():
+    """PyMC hands its seed on when the step method, and its warm-up, have been made."""
+
+    def draws(seed, cores=1, **options):
+        with mean_only():
+            method = pmt.SimulatedTempering(reference="prior", progressbar=False, **options)
+            return pm.sample(
+                20, step=method, chains=2, cores=cores, random_seed=seed, **QUIET
+            ).posterior["mu"].values  # fmt: skip
+
+    first, other_warmup = draws(1), draws(1, random_seed=5)
+    np.testing.assert_array_equal(draws(1), first)
+    np.testing.assert_array_equal(draws(1, cores=2), first)
+    np.testing.assert_array_equal(draws(1, random_seed=5), other_warmup)
+    assert not np.array_equal(draws(2), first)
+    assert not np.array_equal(other_warmup, first)
+    assert not np.array_equal(first[0], first[1])

@@ -10,8 +10,11 @@ import xarray as xr
 
 from pymc_tempering.exceptions import ArgumentError
 
-RandomSeed = int | np.random.Generator | None
-"""What `random_seed` may be: a seed, a generator, or None for another seed each time."""
+RandomSeed = int | np.random.Generator | np.random.RandomState | None
+"""What `random_seed` may be: a seed, a generator, or None for another seed each time.
+
+Of NumPy's old generator a seed is drawn, as PyMC does where it takes one: it cannot spawn others.
+"""
 
 
 def listed(names: Iterable[Any], most: int | None = None) -> str:
@@ -72,6 +75,8 @@ def called_as[**P, T](example: str) -> Callable[[Callable[P, T]], Callable[P, T]
 
 def rng_of(random_seed: Any) -> np.random.Generator:
     """Make a generator of a seed; raise a ValueError that names the argument if NumPy cannot."""
+    if isinstance(random_seed, np.random.RandomState):
+        random_seed = random_seed.randint(2**32, size=4, dtype=np.uint32)
     try:
         return np.random.default_rng(random_seed)
     except (TypeError, ValueError):
@@ -83,6 +88,6 @@ def rng_of(random_seed: Any) -> np.random.Generator:
 
 def as_seed(random_seed: RandomSeed) -> int | None:
     """Return a seed for code that takes no generator, drawn from it if one is given."""
-    if isinstance(random_seed, np.random.Generator):
-        return int(random_seed.integers(2**31))
+    if isinstance(random_seed, np.random.Generator | np.random.RandomState):
+        return int(rng_of(random_seed).integers(2**31))
     return random_seed

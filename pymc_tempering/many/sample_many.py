@@ -16,7 +16,7 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import RandomSeed, listed
+from pymc_tempering.arguments import RandomSeed, listed, rng_of
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.result import DATA, FAILED
@@ -173,8 +173,8 @@ def by_name(argument: str, things: Any) -> dict[str, Any]:
 
 def root_seed(random_seed: RandomSeed) -> int:
     """Return the number that the seeds of all runs come from; a fresh one for None."""
-    if isinstance(random_seed, np.random.Generator):
-        return int(random_seed.integers(2**63))
+    if isinstance(random_seed, np.random.Generator | np.random.RandomState):
+        return int(rng_of(random_seed).integers(2**63))
     return int(np.random.SeedSequence(random_seed).entropy)  # type: ignore[arg-type]
 
 

@@ -53,7 +53,7 @@ def seeds():
 def test_every_seed_may_be_a_number_or_a_generator():
     found = dict(seeds())
     assert len(found) > 15
-    wanted = int | np.random.Generator | None
+    wanted = int | np.random.Generator | np.random.RandomState | None
     assert not {name for name, kind in found.items() if kind != wanted}
 
 

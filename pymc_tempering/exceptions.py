@@ -95,6 +95,10 @@ class CheckpointError(TemperingError):
     """A checkpoint cannot be written or read, or is not one of this model, data and version."""
 
 
+class FolderError(TemperingError, OSError):
+    """A folder that compiling needs is missing, or cannot be written to."""
+
+
 class StuckChainError(TemperingError):
     """Before its first draw a chain did not reach beta = 1 within the allowed iterations."""
 

@@ -4,6 +4,7 @@ Private is a name with an underscore, or one of `numba.core` or `pytensor.link`:
 any release. Where one is gone, another way is taken, and one warning says what that costs.
 """
 
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +17,29 @@ from pymc.backends.base import IBaseTrace, MultiTrace
 from pymc.step_methods.compound import BlockedStep
 from pytensor import config, shared
 
-from pymc_tempering.exceptions import ModelError
+from pymc_tempering.exceptions import FolderError, ModelError
 
 _COSTS: dict[str, str] = {}
 """What the ways cost that are taken, by the name that is gone."""
+
+
+def check_temporary_folder() -> None:
+    """Write a temporary file, as PyTensor does with the text of each graph that it compiles.
+
+    Raises
+    ------
+    FolderError
+        There is no place for one.
+    """
+    try:
+        TemporaryFile().close()
+    except OSError as error:
+        place = f" ({tempfile.tempdir})" if tempfile.tempdir else ""
+        raise FolderError(
+            "PyTensor compiles no model without a folder for temporary files: "
+            f"{error.strerror}{place}. Make one, or set the environment variable TMPDIR to a "
+            "folder of yours before Python starts."
+        ) from error
 
 
 def folder_for_now() -> TemporaryDirectory | None:
@@ -33,6 +53,7 @@ def folder_for_now() -> TemporaryDirectory | None:
         TemporaryFile(dir=usual).close()
         return None
     except OSError as error:
+        check_temporary_folder()
         folder = TemporaryDirectory(prefix="pytensor_")
         type(config).base_compiledir.val = Path(folder.name)  # assigning to it is refused by now
         warnings.warn(

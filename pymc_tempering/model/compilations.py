@@ -5,13 +5,20 @@ from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
-from pymc_tempering.borrowed.private import Listener, install_listener
+from pymc_tempering.borrowed.private import Listener, check_temporary_folder, install_listener
 from pymc_tempering.core.status import StatusLine, status_line
 
 
 @contextmanager
 def compiling_status(show: bool, theme: Any = None) -> Iterator[StatusLine]:
-    """Give a function `report(line)` that shows the line and what Numba compiles meanwhile."""
+    """Give a function `report(line)` that shows the line and what Numba compiles meanwhile.
+
+    Raises
+    ------
+    FolderError
+        Nothing can be compiled, for want of a place for temporary files.
+    """
+    check_temporary_folder()
     watch = CompilationWatch()
     listening = install_listener("numba:compile", watch) if show else nullcontext()
     with listening, status_line(show, watch.note, theme) as report:

@@ -1,11 +1,16 @@
 """The status line says what is being compiled, and nothing where nothing is, or if it is quiet."""
 
+import errno
+import tempfile
 from io import StringIO
 from types import SimpleNamespace
 
+import pytest
 from numba.core.event import Event, EventStatus, _registered
 from rich.console import Console
+from support.small_models import mean_only
 
+import pymc_tempering as pmt
 from pymc_tempering.core import status
 from pymc_tempering.core.status import status_line
 from pymc_tempering.model.compilations import CompilationWatch, compiling_status
@@ -94,3 +99,30 @@ def test_quiet_stays_quiet(capfd):
         report("Working")
         assert _registered["numba:compile"] == before
     assert capfd.readouterr() == ("", "")
+
+
+DOORS = {
+    "sample": lambda model: pmt.sample(9, model=model, quiet=True),
+    "SimulatedTempering": lambda model: pmt.SimulatedTempering(model=model, quiet=True),
+    "compile": lambda model: pmt.compile(model, progressbar=False),
+    "smc": lambda model: pmt.smc(model, progressbar=False),
+    "fit": lambda model: pmt.fit(9, model=model, progressbar=False),
+}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_a_temporary_folder_that_is_gone_is_named(name, monkeypatch, tmp_path):
+    """PyTensor writes a file there for each graph, and said "No such file or directory"."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(pmt.exceptions.FolderError, match=r"No such file.*gone\).*set .*TMPDIR"):
+        DOORS[name](mean_only())
+
+
+def test_the_folders_that_were_tried_are_named(monkeypatch):
+    def none():
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/none']")
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(pmt.exceptions.FolderError, match=r"found in \['/none'\]\. Make one, or"):
+        DOORS["sample"](mean_only())

@@ -1,8 +1,10 @@
 """Compare models by their evidence: Bayes factors and posterior model probabilities."""
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,25 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from pymc.backends.arviz import find_observations
 
-from pymc_tempering.arguments import RandomSeed, called_as, check_choice, check_whole, rng_of
+from pymc_tempering.arguments import (
+    RandomSeed,
+    called_as,
+    check_choice,
+    check_whole,
+    listed,
+    rng_of,
+)
 from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.comparison.runs import prior_in, runs_by_name
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.evidence.datatree import POTENTIAL_DATA
 from pymc_tempering.evidence.factor import SCALES, BayesFactor
 from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.exceptions import DataMismatchError, TemperingError
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model, is_model
 from pymc_tempering.model.handle import ModelLike
+from pymc_tempering.model.identity import hash_of_data, potential_data
 
 
 @called_as("bayes_factor(a, b)")
@@ -286,7 +297,8 @@ def check_same_data(
 ) -> None:
     """Raise an error if runs, by what messages call them, have different observed data.
 
-    `models` are those that are known, by the same names, for draws that hold no data.
+    Data in potentials are compared where two runs have some by one name, or in potentials that are
+    alike. `models` are those that are known, by the same names, for draws that hold no data.
 
     Raises
     ------
@@ -303,6 +315,34 @@ def check_same_data(
                 "cannot be compared; check_data=False overrides this for data that are the same "
                 "in another shape"
             )
+    held = [(name, _in_potentials(run, (models or {}).get(name))) for name, run in runs.items()]
+    for (one, own), (other, others) in combinations(held, 2):
+        odd = [name for name in own if own[name] != others.get(name, own[name])]
+        if odd:
+            raise DataMismatchError(
+                f"{one} and {other} have different data in their potentials, {listed(odd)}, so "
+                "their evidence cannot be compared; check_data=False overrides this for what is no "
+                "data, such as covariates or numbers of a prior"
+            )
+
+
+def _in_potentials(run: Any, model: pm.Model | None) -> dict[str, str]:
+    """Hashes of the data in potentials by name; none of what does not tell."""
+    own = getattr(run, "model", None)  # that of a fit
+    model = own if is_model(own) else model
+    held = {} if model is None else potential_data(model)
+    if not isinstance(run, xr.DataTree):
+        return held
+    if "tempering" in run.children:
+        return dict(json.loads(run["tempering"].attrs.get(POTENTIAL_DATA, "{}")))
+    observed, constant = (
+        run[group].to_dataset().data_vars if group in run.children else {}
+        for group in ("observed_data", "constant_data")
+    )
+    stored = {str(n): hash_of_data(v.values) for n, v in constant.items() if v.dtype.kind in "biuf"}
+    if model is None and not observed:  # all that was observed is in potentials
+        return stored
+    return held | {name: known for name, known in stored.items() if name in held}
 
 
 def _observed(run: Any, model: pm.Model | None) -> dict[str, np.ndarray] | None:

@@ -122,6 +122,10 @@ BRIDGE = ("bridge_log_z", "bridge_mcse", "bridge_draws")
 """Attributes of the group `tempering`, where a run was bridged to."""
 
 
+POTENTIAL_DATA = "potential_data"
+"""Attribute of the group `tempering`: hashes of the data in potentials by name, as JSON."""
+
+
 def bridge_attributes(log_z: float, mcse: float, n_draws: int) -> dict[str, float]:
     """Attributes that keep log Z by a bridge, its error, and the number of draws of the run."""
     return dict(zip(BRIDGE, (log_z, mcse, n_draws), strict=True))

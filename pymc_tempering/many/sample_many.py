@@ -40,7 +40,7 @@ from pymc_tempering.many.folder import Done, Folder, Row, open_folder
 from pymc_tempering.model.bambi import is_bambi, noted
 from pymc_tempering.model.check import find_model, is_model
 from pymc_tempering.model.handle import CompiledModel, ModelLike
-from pymc_tempering.model.identity import content_hash
+from pymc_tempering.model.identity import content_hash, rounded
 from pymc_tempering.model.new_data import checked_data, copy_with_data
 from pymc_tempering.sampling.call import refuse
 from pymc_tempering.sampling.recorded import bulk_ess
@@ -252,11 +252,7 @@ def data_hash(idata: xr.DataTree) -> str:
     """Return a hash of the observed data of a run, whatever their names, up to rounding."""
     if "observed_data" not in idata.children:
         return ""
-    parts = []
-    for data in idata["observed_data"].data_vars.values():
-        values = np.ravel(data.values).astype(float)
-        scale = np.max(np.abs(values[np.isfinite(values)]), initial=0.0) or 1.0
-        parts.append((np.round(values / scale, 9) + 0.0).tobytes())
+    parts = [rounded(data.values) for data in idata["observed_data"].data_vars.values()]
     return sha256(b"".join(sorted(parts))).hexdigest()
 
 

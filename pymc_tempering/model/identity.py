@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pymc.logprob.transforms import Transform
-from pytensor.graph.basic import Variable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
 
 from pymc_tempering.arguments import listed
 from pymc_tempering.model.layout import model_layout
@@ -84,6 +86,50 @@ def identity_of(model: pm.Model) -> dict[str, dict[str, str]]:
     terms = {rv.name: _hash_of(rv, transforms.get(rv)) for rv in model.basic_RVs}
     terms |= {term.name: _hash_of(term) for term in model.potentials}
     return {"variables": variables, "data": data, "terms": terms}
+
+
+def potential_data(model: pm.Model) -> dict[str, str]:
+    """Return hashes of the data that the potentials of a model hold, by names that tell them apart.
+
+    A `pm.Data` has its own name. Other arrays have that of their potential, with a hash of its
+    operations and a number, so that only potentials that are alike have any name in common. Single
+    numbers are none of these: they may be those of a prior.
+    """
+    found: dict[str, str] = {}
+    free = set(model.basic_RVs)
+    for term in model.potentials:
+        met = list(ancestors([term], free))
+        operations = [str(v.owner.op) for v in met if v.owner is not None and v not in free]
+        arrays = 0
+        for variable in met:
+            is_shared = isinstance(variable, SharedVariable)
+            if not (is_shared or isinstance(variable, Constant)):
+                continue
+            values = variable.get_value(borrow=True) if is_shared else variable.data
+            if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
+                continue
+            if is_shared and variable.name:
+                found[variable.name] = hash_of_data(values)
+            elif values.size > 1:
+                arrays += 1
+                name = f"{term.name}, array {arrays} of {_hash_of_entries(operations)[:DIGITS]}"
+                found[name] = hash_of_data(values)
+    return found
+
+
+def hash_of_data(values: np.ndarray) -> str:
+    """Hash of numbers as data, see `rounded`."""
+    return sha256(rounded(values)).hexdigest()[:DIGITS]
+
+
+def rounded(values: np.ndarray) -> bytes:
+    """Return numbers as bytes, in one row, and rounded relative to their scale.
+
+    Data that are standardized twice agree up to rounding.
+    """
+    flat = np.ravel(values).astype(float)
+    scale = np.max(np.abs(flat[np.isfinite(flat)]), initial=0.0) or 1.0
+    return (np.round(flat / scale, 9) + 0.0).tobytes()
 
 
 def differences(stored: dict[str, dict[str, str]], now: dict[str, dict[str, str]]) -> str:

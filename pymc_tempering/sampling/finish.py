@@ -25,6 +25,7 @@ from pymc_tempering.core.status import logger
 from pymc_tempering.evidence.datatree import (
     FINDINGS,
     LOOKS_GROUP,
+    POTENTIAL_DATA,
     REFERENCE_GROUP,
     bridge_attributes,
     convert,
@@ -34,6 +35,7 @@ from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import StuckChainError, TimeLimitError, warn_user
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.given_up import given_up
+from pymc_tempering.model.identity import potential_data
 from pymc_tempering.model.ordered_priors import said_of_orders
 from pymc_tempering.model.origin import whole_model
 from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job
@@ -144,6 +146,8 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
         "interrupted": int(outcome.interrupted),
         FINDINGS: json.dumps([*map(asdict, given_up(path.model))]),
     }
+    if held := potential_data(whole_model(path.model)):
+        idata["tempering"].attrs[POTENTIAL_DATA] = json.dumps(held)
     posterior = idata["posterior"].to_dataset() if "posterior" in idata.children else None
     if outcome.least is not None:
         least = outcome.least

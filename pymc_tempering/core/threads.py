@@ -22,6 +22,9 @@ STEP_SECONDS, POLL_SECONDS = 0.05, 0.1
 LEAVE_SECONDS = 30.0
 """Seconds that are waited for steps under way, when work is to end early."""
 
+ARRAY_LIBRARIES = ("cupy", "dask.array", "jax", "ndonnx", "sparse", "torch")
+"""What SciPy looks for among the modules that are loaded, at nearly each call."""
+
 
 class Task[T](Protocol):
     """A piece of work that can stop early."""
@@ -107,6 +110,7 @@ class Threads[T]:
         bool
             Whether Ctrl-C ended the work early.
         """
+        load_array_libraries()
         with one_thread():
             return self._run(stop, report)
 
@@ -209,6 +213,16 @@ def run_all[T](tasks: Sequence[Task[T]], cores: int | None, deadline: Deadline =
     if interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     return results
+
+
+def load_array_libraries() -> None:
+    """Load what SciPy would load of them, before several threads call SciPy.
+
+    ArviZ puts off the import of JAX until the first use. Before Python 3.12.3 the second thread
+    that uses such a module during its import finds it empty.
+    """
+    for name in ARRAY_LIBRARIES:
+        getattr(sys.modules.get(name), "__file__", None)
 
 
 def one_thread() -> AbstractContextManager[object]:

@@ -31,7 +31,13 @@ import cloudpickle
 
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.installed import OWN, versions_of
-from pymc_tempering.core.threads import LEAVE_SECONDS, POLL_SECONDS, Task, run_tasks
+from pymc_tempering.core.threads import (
+    LEAVE_SECONDS,
+    POLL_SECONDS,
+    Task,
+    load_array_libraries,
+    run_tasks,
+)
 from pymc_tempering.exceptions import ArgumentError, WorkerError
 
 PACKAGES = (OWN, "pymc", "pytensor", "numba")
@@ -306,6 +312,8 @@ def do_chunk(
     began, found = perf_counter(), versions_here()
     if found != sent:
         return None, 0.0, _refusal(sent, found)
+    with ALONE:  # the workers may be threads
+        load_array_libraries()
     shared = None if common is None else open_once(common)
     result = function(shared, cloudpickle.loads(argument))
     return result, perf_counter() - began, ""

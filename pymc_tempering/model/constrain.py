@@ -103,7 +103,8 @@ def compile_over_draws(
     given : sequence of Variable, optional
         Further inputs, with one value for all draws.
     together : bool, default True
-        Whether many draws are evaluated at once, or one after the other.
+        Whether many draws are evaluated at once, or one after the other, as values of `pymc.dims`
+        are in any case.
     mode : optional
         Of PyTensor.
 
@@ -114,6 +115,7 @@ def compile_over_draws(
         it returns the outputs, (n, ...).
     """
     taken, results = list(inputs), list(outputs)
+    together = together and all(isinstance(v.type, TensorType) for v in inputs)
     if together:
         batched = {v: v.type.clone(shape=(None, *v.type.shape))(v.name) for v in inputs}
         taken, results = list(batched.values()), vectorize_graph(results, batched)

@@ -22,7 +22,7 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.given_up import given_up
 from pymc_tempering.model.handle import ModelLike
-from pymc_tempering.model.same_model import stored_density_warnings, untold_model
+from pymc_tempering.model.same_model import is_fitted, stored_density_warnings, untold_model
 
 MAX_RHAT = 1.01
 """R-hat above which chains have not mixed (Vehtari et al. 2021)."""
@@ -118,7 +118,8 @@ def bridge_sampling(
         scatter between chains, or halves of the draws, that disagree ("disagreed"). It is infinite
         ("unchecked") where the densities hardly overlap, where the draws are worth fewer than 10
         independent ones, where draws of the proposal find a region that the posterior draws
-        missed, and where the sampler stored another log density than the model's. With one chain,
+        missed, where the sampler stored another log density than the model's, and where the draws
+        are of a fit (``pymc_extras.fit_laplace``). With one chain,
         or chains that have not mixed (R-hat above 1.01), the error is stated and the verdict is
         "unchecked" too.
 
@@ -214,7 +215,9 @@ def bridge_states(
     log_target = target.log_density(states.reshape(-1, dim))
     check_log_density(log_target, target.path, states.reshape(-1, dim))
     log_target = log_target.reshape(n_chains, n_draws)
-    mismatch = [] if idata is None else stored_density_warnings(idata, log_target)
+    mismatch = []
+    if idata is not None:
+        mismatch = [*stored_density_warnings(idata, log_target), *_fit_alarms(idata)]
 
     pair, at_draws, lost, n_evaluations = _bridge_both_ways(
         target, states, log_target, fit, rng, draws
@@ -299,6 +302,16 @@ def mixing_warnings(draws: FloatArray, label: Callable[[int], str]) -> list[str]
         f"R-hat is {rhat[worst]:.3f} for {label(worst)} (at most {MAX_RHAT} is wanted): the "
         "chains have not mixed, so sample longer, or with pymc_tempering.sample if the posterior "
         "has several modes."
+    ]
+
+
+def _fit_alarms(idata: xr.DataTree) -> list[str]:
+    """Say so where draws are of a fit; a bridge takes them for draws of the posterior."""
+    if not is_fitted(idata):
+        return []
+    return [
+        "The draws are of a fit, and not of the posterior, so log Z is off by what the fit is, and "
+        "the mcse is infinite: use importance_sampling, which needs draws near the posterior."
     ]
 
 

@@ -26,6 +26,7 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.given_up import given_up
 from pymc_tempering.model.handle import ModelLike
+from pymc_tempering.model.same_model import is_fitted
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
 """Degrees of freedom of a t for importance sampling, where tails must not be too light."""
@@ -75,7 +76,8 @@ def importance_sampling(
     Evidence
         In nats. ``ess`` is Kish's effective number of weighted draws. ``mcse`` is infinite
         ("unchecked") where the Pareto k-hat of the weights is above 0.7 or ``ess`` below 10;
-        log Z is then likely too low.
+        log Z is then likely too low. For draws of a fit (``pymc_extras.fit_laplace``) it is
+        "unchecked" with a finite error: a fit does not see the modes that it missed.
 
     Raises
     ------
@@ -125,6 +127,7 @@ def importance_sampling(
             proposal=proposal,
             draws=draws,
             alarms=check_states(idata, target, states),
+            fitted=is_fitted(idata),
         )
     return emit_warnings(evidence)
 
@@ -137,8 +140,12 @@ def importance_states(
     proposal: str = "mixture",
     draws: int = 10_000,
     alarms: Sequence[str] = (),
+    fitted: bool = False,
 ) -> Evidence:
-    """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d)."""
+    """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d).
+
+    ``fitted`` says that they are of a fit.
+    """
     fit = find_fit(proposal, target, HEAVY_DOFS)
     started = perf_counter()
     flat = states.reshape(-1, states.shape[2])
@@ -153,12 +160,17 @@ def importance_states(
             "mcse is rough: more draws, or proposal='mixture', would help."
         )
     messages += lost_warnings(lost)
+    if fitted:
+        messages.append(
+            "The draws are of a fit, which does not see the modes that it missed, so log Z may be "
+            "too low: pymc_tempering.sample looks for them."
+        )
     middle = draws // 2
     return Evidence(
         log_z=log_mean(weights),
         mcse=np.inf if alarmed else log_mean_error(weights),
         method="importance_sampling",
-        verdict="unchecked" if alarmed else "ok",
+        verdict="unchecked" if alarmed or fitted else "ok",
         ess=ess,
         halves=(log_mean(weights[:middle]), log_mean(weights[middle:])),
         warnings=tuple(messages),

@@ -46,7 +46,7 @@ from pymc_tempering.model.check import NO_DRAWS, find_model_if_any, is_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel, ModelLike
 from pymc_tempering.model.identity import differences, identity_of
-from pymc_tempering.model.same_model import check_same_model, untold_model
+from pymc_tempering.model.same_model import check_same_model, is_fitted, untold_model
 
 FIT_NOTE = (
     "The estimate rests on draws around the fit, which do not see a mode that the fit missed, so "
@@ -89,6 +89,8 @@ def log_marginal_likelihood(
     a DataTree with a cross-check        as a ``CrossCheck``
     a run of ``pm.sample_smc``           the chains' log Z, with an error from their scatter
     a DataTree of :func:`to_datatree`    as a fit
+    draws of another fit, such as        :func:`importance_sampling`, which needs the model
+    ``pymc_extras.fit_laplace``
     posterior draws of any sampler       :func:`bridge_sampling`, which needs the model
     ===================================  ======================================================
 
@@ -431,8 +433,11 @@ def _from_stored_fit(tree: xr.DataTree, extras: Extras) -> Evidence:
     return _from_fit(SimpleNamespace(evidence=evidence, elbo=attrs["elbo"]), extras)
 
 
-def _from_posterior(tree: Any, extras: Extras, method: str = "bridge_sampling") -> Evidence:
-    """Estimate by a method that evaluates the model at posterior draws."""
+def _from_posterior(tree: Any, extras: Extras, method: str | None = None) -> Evidence:
+    """Estimate by a method that evaluates the model at posterior draws.
+
+    By default that is bridge sampling, but not of draws of a fit, which are near the posterior.
+    """
     if not has_group(tree, "posterior"):
         raise NotTemperedError(_advice(tree))
     if extras.model is None:
@@ -446,6 +451,7 @@ def _from_posterior(tree: Any, extras: Extras, method: str = "bridge_sampling") 
         )
     if is_tempered(tree) and extras.given:
         check_same_model(tree, extras.model)
+    method = method or ("importance_sampling" if is_fitted(tree) else "bridge_sampling")
     with compiling_status(extras.progressbar) as report:
         report(method.replace("_", " ").capitalize())
         return run_estimator(method, tree, extras.model, extras.rng, extras.cores)[method]

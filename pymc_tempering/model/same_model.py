@@ -24,6 +24,9 @@ STORED_LOG_DENSITY = ("lp", "logp")
 MAX_SCATTER = 1e-3
 """Nats by which a stored and the model's log density may differ, beyond a constant."""
 
+FITS = ("fit", "pathfinder", "variational")
+"""Groups that fits keep beside their draws, those of pymc-extras and ``pmt.to_datatree``."""
+
 N_CHECKED = 20
 """Draws at which the two are compared where no more are evaluated anyway."""
 
@@ -70,6 +73,11 @@ def untold_model(idata: xr.DataTree) -> list[str]:
         "sample_stats), so nothing shows that they are draws of this model: with another prior the "
         "result would be wrong, and nobody would see it."
     ]
+
+
+def is_fitted(idata: xr.DataTree) -> bool:
+    """Whether draws are of a fit, and so of a density near the posterior."""
+    return any(name in idata.children for name in FITS)
 
 
 def _stored_log_density(idata: xr.DataTree) -> tuple[str, np.ndarray | None]:

@@ -24,6 +24,9 @@ from pymc_tempering.model.python_mode import python_mode
 SAVED_IN = "unconstrained_posterior"
 """Group in which a sampler may have saved transformed variables, if not in ``posterior``."""
 
+EACH = ("chain", "draw")
+"""Dimensions of whatever has a value for each draw."""
+
 
 def unconstrained_draws(idata: xr.DataTree, model: pm.Model, layout: Layout) -> np.ndarray:
     """Return the posterior draws of a model in its unconstrained space.
@@ -87,8 +90,12 @@ def unconstrained_values(
     shapes = dict(zip(layout.names, layout.shapes, strict=True))
     draws: dict[str, np.ndarray] = {}
     rebuilt = []
-    groups = [idata[SAVED_IN].to_dataset()] if SAVED_IN in idata.children else []
-    groups.append(posterior)
+    groups = [posterior]
+    if SAVED_IN in idata.children:
+        other = idata[SAVED_IN].to_dataset()
+        # A Laplace fit of pymc-extras saves its mode alone there.
+        if all(other.sizes.get(dim) == posterior.sizes[dim] for dim in EACH):
+            groups.insert(0, other)
     for rv in rvs:
         name = model.rvs_to_values[rv].name
         saved = next((group[name] for group in groups if name in group), None)
@@ -173,7 +180,7 @@ def posterior_of(idata: xr.DataTree) -> xr.Dataset:
             "returned, or pymc_tempering.to_datatree(fit) of a fit."
         )
     posterior = idata["posterior"].to_dataset()
-    missing = [dim for dim in ("chain", "draw") if not posterior.sizes.get(dim)]
+    missing = [dim for dim in EACH if not posterior.sizes.get(dim)]
     if missing:
         raise DataMismatchError(
             f"the posterior has no draws along {missing}: select with lists, as in "
@@ -184,24 +191,23 @@ def posterior_of(idata: xr.DataTree) -> xr.Dataset:
 
 def _in_order(posterior: xr.Dataset, model: pm.Model) -> xr.Dataset:
     """Return draws with their dimensions in the order of the model, where both name the same."""
-    each = {"chain", "draw"}
     return posterior.assign(
         {
-            name: posterior[name].transpose("chain", "draw", *dims)
+            name: posterior[name].transpose(*EACH, *dims)
             for name, dims in model.named_vars_to_dims.items()
-            if name in posterior and set(posterior[name].dims) == each | set(dims)
+            if name in posterior and set(posterior[name].dims) == {*EACH, *dims}
         }
     )
 
 
 def _values(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
     """Values of shape (chain, draw, *shape)."""
-    if not {"chain", "draw"} <= set(array.dims):
+    if not set(EACH) <= set(array.dims):
         raise DataMismatchError(
             f"{array.name!r} has dimensions {array.dims} in the posterior but needs 'chain' "
             "and 'draw'."
         )
-    values = array.transpose("chain", "draw", ...).values
+    values = array.transpose(*EACH, ...).values
     if values.shape[2:] != tuple(shape):
         raise DataMismatchError(
             f"{array.name!r} has the shape {values.shape[2:]} in the posterior and "

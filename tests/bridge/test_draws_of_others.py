@@ -56,3 +56,54 @@ def test_draws_of_a_model_with_dims():
         assert abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.05
     table = pmt.compare({"one": idata}, models={"one": model}, random_seed=1, progressbar=False)
     assert abs(table["log_z"]["one"] - exact) < 0.05
+
+
+def scale_model():
+    """Eight normal observations with an unknown scale: skewed, and so unlike a normal."""
+    y = np.random.default_rng(8).normal(size=8)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 2.0)
+        pm.Normal("y", 0.0, scale, observed=y)
+    grid = np.linspace(-4.0, 3.0, 20_001)
+    log_density = stats.halfnorm(scale=2.0).logpdf(np.exp(grid)) + grid
+    log_density += stats.norm(0.0, np.exp(grid)[:, None]).logpdf(y).sum(axis=1)
+    log_z = np.log(np.trapezoid(np.exp(log_density), grid))
+    mode = int(log_density.argmax())
+    step = grid[1] - grid[0]
+    curvature = -np.diff(log_density[mode - 1 : mode + 2], 2)[0] / step**2
+    return model, float(log_z), grid[mode], curvature**-0.5
+
+
+def laplace_fit(mode, sd):
+    """Draws of a normal around the mode, as `pymc_extras.fit_laplace` keeps them."""
+    draws = np.random.default_rng(4).normal(mode, sd, size=(1, 2000))
+    idata = posterior_tree(scale=np.exp(draws))
+    saved = xr.Dataset({"scale_log__": (("chain", "draw"), [[mode]])})
+    idata["unconstrained_posterior"] = xr.DataTree(saved)
+    fit = xr.Dataset(
+        {
+            "mean_vector": ("rows", [mode]),
+            "covariance_matrix": (("rows", "columns"), [[sd**2]]),
+        }
+    )
+    idata["fit"] = xr.DataTree(fit)
+    return idata
+
+
+@pytest.mark.filterwarnings("ignore::pymc_tempering.exceptions.TemperingWarning")
+def test_draws_of_a_laplace_fit():
+    model, exact, mode, sd = scale_model()
+    idata = laplace_fit(mode, sd)
+    for door in (pmt.importance_sampling, pmt.log_marginal_likelihood):
+        evidence = door(idata, model, random_seed=1, quiet=True)
+        assert (evidence.method, evidence.verdict) == ("importance_sampling", "unchecked")
+        assert abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.1
+        assert "draws are of a fit" in evidence.warnings[-1]
+
+
+@pytest.mark.filterwarnings("ignore::pymc_tempering.exceptions.TemperingWarning")
+def test_a_bridge_states_no_error_for_draws_of_a_fit():
+    model, _, mode, sd = scale_model()
+    evidence = pmt.bridge_sampling(laplace_fit(mode, sd), model, random_seed=1, quiet=True)
+    assert (evidence.verdict, evidence.mcse) == ("unchecked", np.inf)
+    assert "The draws are of a fit, and not of the posterior" in evidence.warnings[0]

@@ -83,7 +83,7 @@ def check_model(model: pm.Model) -> None:
     ------
     ModelError
         The model has no free variables, no observed data or potentials, or has minibatches,
-        simulators or complex potentials.
+        simulators, sums of trees or complex potentials.
     """
     if not model.free_RVs:
         raise ModelError("The model has no free variables to sample.")
@@ -110,6 +110,27 @@ def check_model(model: pm.Model) -> None:
         raise ModelError(
             f"The potential {listed(unreal)} is complex, and a log density is a real number. Give "
             "pm.Potential its real part, pt.real(...), if that is what is meant."
+        )
+    check_trees(model)
+
+
+def check_trees(model: pm.Model) -> None:
+    """Raise an error for variables of pymc-bart, whose log density of zero stands for none.
+
+    Raises
+    ------
+    ModelError
+    """
+    trees = [
+        rv.name
+        for rv in model.free_RVs
+        if any(kind.__name__ == "BARTRV" for kind in type(rv.owner.op).__mro__)
+    ]
+    if trees:
+        raise ModelError(
+            f"{listed(trees)} is a sum of trees of pymc-bart: its prior has draws and no density, "
+            "and a chain and an evidence need the density. pm.sample draws from the posterior of "
+            "such models."
         )
 
 

@@ -6,7 +6,7 @@ changed in place is noticed. A false alarm costs a compilation, a missed change 
 result; in doubt the model counts as changed.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -22,6 +22,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pymc_tempering.borrowed.private import log_density_of_op
+from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.exactly import ALONE, no_search_for_garbage
 
 LIBRARIES = ("pymc", "pytensor", "pymc_extras")
@@ -56,7 +57,30 @@ def walk_model(model: pm.Model, walk: "GraphWalk") -> None:
         flags(),
     ))  # fmt: skip
     if written := [rv for rv in model.basic_RVs if _is_users_own(model, rv)]:
-        walk.graphs(model.logp(vars=written, sum=False))
+        walk.graphs(written_densities(model, written))
+
+
+def written_densities(model: pm.Model, rvs: Sequence[Variable]) -> list[Variable]:
+    """Graphs of log densities that a user's own code writes.
+
+    Raises
+    ------
+    ModelError
+        That code raises an error.
+    """
+    try:
+        return model.logp(vars=rvs, sum=False)
+    except Exception:  # of the user's, whatever it is
+        for rv in rvs:
+            try:
+                model.logp(vars=[rv], sum=False)
+            except Exception as error:
+                raise ModelError(
+                    f"The log density of {rv.name!r} cannot be written down: its `logp`, or what "
+                    f"PyMC makes of its `dist`, raises {type(error).__name__}: {error}. Correct "
+                    "that function."
+                ) from error
+        raise
 
 
 def flags() -> tuple[str, ...]:

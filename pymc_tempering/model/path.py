@@ -28,6 +28,7 @@ from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import Layout, circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.origin import origin_of
+from pymc_tempering.model.refusals import terms_named
 from pymc_tempering.model.shared_exponentials import with_shared_exponentials
 from pymc_tempering.model.terms import Terms, find_terms
 
@@ -157,11 +158,12 @@ def compile_path(
             )
     terms = find_terms(model) if terms is None else terms
     moved = frozenset(gradient)
-    density, work = remembered(
-        model,
-        ("density", terms, moved, values),
-        lambda: _compile_density(model, layout, terms, moved, values),
-    )
+    with terms_named(model):
+        density, work = remembered(
+            model,
+            ("density", terms, moved, values),
+            lambda: _compile_density(model, layout, terms, moved, values),
+        )
     return Path(model, layout, density, circular_indices(model, layout), terms, bool(moved), work)
 
 

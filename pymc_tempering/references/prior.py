@@ -298,6 +298,11 @@ def _compile_draws(path: Path) -> tuple[Callable, int]:
         raise UndrawableError(
             f"The priors of {', '.join(map(repr, names))} have no random draws ({error}).", names
         ) from error
+    except Exception as error:  # of a distribution's own draws, whatever it is
+        raise PriorDrawsError(
+            f"Draws of the prior raise {type(error).__name__}: {error}. {_about_raised(model)}"
+            "Correct its `random` or `dist`."
+        ) from error
     return draw_into, len(inputs)
 
 

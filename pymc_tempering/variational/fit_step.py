@@ -25,14 +25,14 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pymc.variational.opvi import Approximation, ObjectiveFunction, Operator
 from pytensor.compile.executor import Function
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.gradient import disconnected_grad
+from pytensor.gradient import NullTypeGradError, disconnected_grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import apply_ancestors, graph_inputs
 from scipy.special import softmax
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.exceptions import NormalizerError
+from pymc_tempering.exceptions import GradientError, NormalizerError
 from pymc_tempering.model.exactly import ALONE, compile_exactly, with_data_apart
 from pymc_tempering.model.memory import LIBRARIES, remembered
 from pymc_tempering.model.python_mode import compile_alone, python_mode
@@ -189,11 +189,16 @@ def compile_step(
     Temperatures are arguments, so that no stage of a fit compiles again.
     """
     objective = TemperedKL(approx, likelihood)()
-    updates = objective.updates(
-        obj_n_mc=obj_n_mc,
-        obj_optimizer=obj_optimizer,
-        total_grad_norm_constraint=total_grad_norm_constraint,
-    )
+    try:
+        updates = objective.updates(
+            obj_n_mc=obj_n_mc,
+            obj_optimizer=obj_optimizer,
+            total_grad_norm_constraint=total_grad_norm_constraint,
+        )
+    except (NullTypeGradError, NotImplementedError) as error:
+        raise GradientError(
+            f"The log density has no gradient, which a fit needs: {error}"
+        ) from error
     updates.update(objective.updated)
     params = approx.groups[0].shared_params
     changed = [*params.values(), *(v for v in updates if v not in set(params.values()))]

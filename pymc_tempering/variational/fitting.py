@@ -31,6 +31,7 @@ from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.refusals import terms_named
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.assess import has_minibatch, target_of
 from pymc_tempering.variational.fit_step import FAMILIES, compile_step, step_of
@@ -196,7 +197,7 @@ def fits_here(
 ) -> Iterator[tuple[FitRun, Judged]]:
     """Fit from each start, and say how it ended; one that was interrupted is the last."""
     for start in starts:
-        with show_progress(options.n, progressbar) as show:
+        with show_progress(options.n, progressbar) as show, terms_named(model):
             run = begin_fit(model, options, start)
             run.callbacks, run.show = callbacks, show
             run_fit(run)

@@ -15,6 +15,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_tempering.arguments import listed
 from pymc_tempering.kernels.assign import find_kernel
 from pymc_tempering.model.given_up import RewriteError, give_up
+from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.new_data import copy_of
@@ -70,6 +71,7 @@ def sum_out(model: pm.Model, keep: Collection[str] = ()) -> pm.Model:
 
 def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
     """Make such a model; None if no variable can go, or none would be left."""
+    check_indices(model)  # sums would select by all values of a label
     copy = copy_of(model)
     chosen = [rv for rv in copy.free_RVs if _may_go(copy, rv) and rv.name not in keep]
     values = {rv: copy.rvs_to_values[rv] for rv in chosen}

@@ -119,3 +119,28 @@ def test_nothing_is_computed_for_labels_that_are_drawn(caplog):
     with pytest.raises(ModelError, match="Index 8 in 'which' is outside of axis 0"):
         check_indices(made)
     assert not caplog.records
+
+
+def labels(n_labels, where=lambda z: z, **size):
+    """Two means, and so many labels that select them."""
+    with pm.Model(coords={"row": range(3)}) as made:
+        mu = pm.Normal("mu", 0, 2, shape=2)
+        z = pm.Categorical("z", np.full(n_labels, 1 / n_labels), **size)
+        pm.Normal("y", mu[where(z)], 1, observed=[1.0, 2.0, 3.0], dims="row")
+    return made
+
+
+@pytest.mark.parametrize("size", [{"dims": "row"}, {"shape": 3}])
+def test_labels_are_indices(size):
+    check_indices(labels(2, **size))
+    check_indices(labels(3, lambda z: pt.minimum(z, 1), **size))
+    check_indices(labels(4, lambda z: z // 2, **size))
+    for bad in (labels(3, **size), labels(2, lambda z: z + GROUP[:3] + 1, **size)):
+        with pytest.raises(ModelError, match=r"Index 2.* is outside of axis 0 of 'mu'"):
+            check_indices(bad)
+
+
+def test_a_label_too_many_is_refused_before_it_is_summed_out(capfd):
+    with pytest.raises(ModelError, match="Index 2 in 'z' is outside of axis 0 of 'mu'"):
+        pmt.sample(10, model=labels(3, dims="row"), quiet=True, random_seed=1, progressbar=False)
+    assert "Traceback" not in capfd.readouterr().err

@@ -18,6 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import process_time
 
@@ -64,11 +65,19 @@ class Run:
     passed_over: int = 0
 
 
-def run_program(seed: int) -> Line:
-    """Draw the program of a seed, and answer it."""
+@dataclass(frozen=True)
+class WrittenRun(Run):
+    """One program in a way of writing (`random_programs_ways.py`)."""
+
+    way: str = ""
+
+
+def run_program(seed: int, ways: bool = False) -> Line:
+    """Draw the program of a seed, in a way that is drawn too or as it is, and answer it."""
     from random_programs_draw import program_of
     from random_programs_source import model_of
     from random_programs_states import NoTruthError
+    from random_programs_ways import way_of, written
 
     import pymc_tempering as pmt
 
@@ -78,8 +87,9 @@ def run_program(seed: int) -> Line:
             program, truth = program_of(seed)
         except NoTruthError:
             return {"status": "no truth"}
-        model = model_of(program)
-    line: Line = {
+        way, model = written(program, way_of(seed)) if ways else ("", model_of(program))
+    line: Line = {"way": way} if ways else {}
+    line |= {
         "truth": truth.log_value, "truth_error": truth.error,
         "families": " + ".join(program.families()), "passed_over": program.passed_over,
     }  # fmt: skip
@@ -166,6 +176,7 @@ def main() -> None:
     arguments.add_argument(
         "--restart", action="store_true", help="forget earlier runs of the seeds"
     )
+    arguments.add_argument("--ways", action="store_true", help="each in a way drawn at random")
     arguments.add_argument("--show", type=int, metavar="SEED")
     arguments.add_argument("--child", help=argparse.SUPPRESS)
     args = arguments.parse_args()
@@ -174,20 +185,28 @@ def main() -> None:
         return show(args.show)
     if args.child:
         logging.getLogger("pymc").setLevel(logging.ERROR)
-        return print_runs(lambda: run_program, seeds, args.limit)
-    file = RunsFile(args.out / "random_programs_runs.csv", Run)
+        return print_runs(
+            lambda: partial(run_program, ways=args.child == "ways"), seeds, args.limit
+        )
+    stem, kind = ("random_programs_ways", WrittenRun) if args.ways else ("random_programs", Run)
+    file = RunsFile(args.out / f"{stem}_runs.csv", kind)
     if args.restart:
         file.forget(lambda run: run.seed in seeds)
     done = {run.seed for run in file.read()}
     left = [seed for seed in seeds if seed not in done]
     chunks = [left[i : i + EACH] for i in range(0, len(left), EACH)]
-    jobs = [lambda c=c: lines_of(__file__, "programs", c, args.limit) for c in chunks]
+    jobs = [
+        lambda c=c: lines_of(__file__, "ways" if args.ways else "programs", c, args.limit)
+        for c in chunks
+    ]
     if jobs:
         fill(file, jobs, args.workers)
     runs = sorted((run for run in file.read() if run.seed in set(seeds)), key=lambda r: r.seed)
     rows, notes = summary(runs)
     settings = {"seeds": f"{min(seeds)} to {max(seeds)}; runs: {file.path.name}", **notes}
-    save("random_programs", rows, args.out, f"{len(runs)} random programs", settings)
+    if args.ways:
+        notes["ways"] = ", ".join(f"{n} {c}" for n, c in Counter(r.way for r in runs).items())
+    save(stem, rows, args.out, f"{len(runs)} random programs", settings)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Run this package beside the newest of each package around PyMC, and print a table.
 
-    python tools/neighbors.py                   # all of them, about 20 minutes
+    python tools/neighbors.py                   # all of them, an hour on two cores
     python tools/neighbors.py nutpie bambi --folder ~/environments
 
 Each has an environment of its own, made anew, which pip fills with this package and that one. In it
@@ -19,9 +19,8 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 
-SECONDS = 900
-"""Longest time of an installation, and of a run."""
-
+SECONDS = 900  # longest time of an installation, and of a run
+WITH = {"jax": "numpyro"}  # with both of them ArviZ puts off the import of JAX
 NEVER = "torch<0\n"
 """Constraints of pip: PyTorch from PyPI brings gigabytes for graphics cards."""
 
@@ -141,7 +140,17 @@ def try_beside(name: str, folder: Path) -> tuple[str, str]:
     python = str(home / ("Scripts" if sys.platform == "win32" else "bin") / "python")
     constraints = home / "constraints.txt"
     constraints.write_text(NEVER)
-    install = ["-m", "pip", "install", "-q", "-c", str(constraints), str(PROJECT), name]
+    install = [
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "-c",
+        str(constraints),
+        str(PROJECT),
+        name,
+        WITH.get(name, name),
+    ]
     try:
         installed = run_apart([python, *install])
         if installed.returncode:

@@ -140,19 +140,9 @@ def try_beside(name: str, folder: Path) -> tuple[str, str]:
     python = str(home / ("Scripts" if sys.platform == "win32" else "bin") / "python")
     constraints = home / "constraints.txt"
     constraints.write_text(NEVER)
-    install = [
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "-c",
-        str(constraints),
-        str(PROJECT),
-        name,
-        WITH.get(name, name),
-    ]
+    wanted = ["-c", str(constraints), str(PROJECT), name, WITH.get(name, name)]
     try:
-        installed = run_apart([python, *install])
+        installed = run_apart([python, "-m", "pip", "install", "-q", *wanted])
         if installed.returncode:
             return "", f"not installed: {said_last(installed)}"
         code = BEGINNING + NEIGHBORS[name] + f"\nOTHERS = [{name!r}]\n" + END
@@ -183,8 +173,7 @@ def table(names: list[str], folder: Path) -> Iterator[str]:
     yield "| neighbor | versions | result |"
     yield "|---|---|---|"
     for name in names:
-        versions, result = try_beside(name, folder)
-        yield f"| {name} | {versions} | {result} |"
+        yield f"| {name} | {' | '.join(try_beside(name, folder))} |"
 
 
 def main() -> None:

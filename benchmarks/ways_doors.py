@@ -104,7 +104,7 @@ def _sample_many(way: Way, kind: Kind) -> Any:
 
 def _calibrate(way: Way, kind: Kind) -> None:
     models = {name: built(way, kind) for name in "ab"}
-    pmt.calibrate(models, 2, draws=100, chains=2, **QUIET)
+    pmt.calibrate(models, 1, draws=100, chains=2, **QUIET)
 
 
 def _prior_sensitivity(way: Way, kind: Kind) -> None:

@@ -39,6 +39,10 @@ PER_LAW, PER_MOVE = 20_000, 10
 """Elements that what Python does for a law is worth, and for each element of a gradient, where many
 are computed together."""
 
+MOST_PIECES = 50
+"""Variables up to which a density is compiled once more for many values of a dense field. Each of
+200 scalar ones took half a CPU s."""
+
 KEPT_BYTES = 100_000_000
 """Memory for conditionals that were computed last."""
 
@@ -110,14 +114,19 @@ class Field:
     def work(self) -> int:
         """Elements that are computed for one law of the field, roughly.
 
-        Gradients of a dense field are computed together, and hardly cost more than one.
+        Gradients that are computed together hardly cost more than one.
         """
         moves, one = self.curvature.moves, self.path.work
         many, cost = moves.size * PER_MOVE, self.curvature.arrow.cost
         if self.is_staged:
             return int(PER_LAW + one + self.n_roots * (many + cost))
-        gradients = one + many if self.dense else len(moves) * one
+        gradients = one + many if self.together else len(moves) * one
         return int(PER_LAW + self.n_roots * (gradients + cost))
+
+    @property
+    def together(self) -> bool:
+        """Whether gradients at many values are computed together, which has to be compiled."""
+        return self.dense and len(self.path.layout.names) <= MOST_PIECES
 
     @cached_property
     def is_staged(self) -> bool:
@@ -127,7 +136,7 @@ class Field:
     @cached_property
     def evaluator(self) -> Evaluate:
         """Its density, compiled for values of the field."""
-        return (staged if self.dense else evaluator_of)(self.path, self.inside)
+        return (staged if self.together else evaluator_of)(self.path, self.inside)
 
     @cached_property
     def _law(self) -> Callable[[bytes], FieldLaw]:

@@ -12,7 +12,7 @@ from scipy.stats import halfnorm, multivariate_normal, norm
 
 import pymc_tempering as pmt
 from pymc_tempering.exceptions import PriorDrawsError
-from pymc_tempering.fields import find, whiten
+from pymc_tempering.fields import conditional, find, whiten
 from pymc_tempering.fields.arrow import Root
 from pymc_tempering.fields.conditional import PER_LAW, Field
 from pymc_tempering.fields.find import find_field
@@ -340,6 +340,22 @@ def test_what_is_derived_from_a_field_is_in_the_draws():
     assert idata["tempering"].attrs["reference"] == "fitted"
     assert_allclose(posterior["total"], posterior["line"].sum(("line_dim_0", "line_dim_1")))
     assert (posterior["chol_corr"][..., 0, 1] ** 2 < 1.0).all()
+
+
+def test_the_density_of_many_variables_is_not_compiled_once_more(monkeypatch):
+    monkeypatch.setattr(find, "LEAST_DIM", 3)
+    monkeypatch.setattr(conditional, "MOST_PIECES", 5)
+    monkeypatch.setattr(conditional, "staged", lambda *_: pytest.fail("compiled once more"))
+    with pm.Model() as model:
+        x = [pm.Normal(f"x{i}") for i in range(6)]
+        pm.Normal("y", sum(x), 1.0, observed=NOISY[:3])
+    field = find_field(model)
+    assert field.dense
+    at = np.random.default_rng(5).normal(size=(2, 6))
+    values, slopes = field.evaluate(np.empty(0), at)
+    rests = NOISY[:3] - at.sum(axis=1, keepdims=True)
+    assert_allclose(values, norm.logpdf(at).sum(axis=1) + norm.logpdf(rests).sum(axis=1))
+    assert_allclose(slopes, rests.sum(axis=1, keepdims=True) - at)
 
 
 def test_log_z_of_a_field_without_others_is_exact():

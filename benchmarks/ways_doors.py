@@ -114,8 +114,9 @@ def _prior_sensitivity(way: Way, kind: Kind) -> None:
 
 
 def _a_real(model: pm.Model) -> Any:
-    """First free variable of real numbers."""
-    return next(rv for rv in model.free_RVs if rv.dtype.startswith("float"))
+    """First free variable on the real line, or else of real numbers."""
+    real = [rv for rv in model.free_RVs if rv.dtype.startswith("float")]
+    return next((rv for rv in real if model.rvs_to_transforms[rv] is None), real[0])
 
 
 def _savage_dickey(way: Way, kind: Kind) -> None:

@@ -146,7 +146,7 @@ def try_beside(name: str, folder: Path) -> tuple[str, str]:
         if installed.returncode:
             return "", f"not installed: {said_last(installed)}"
         code = BEGINNING + NEIGHBORS[name] + f"\nOTHERS = [{name!r}]\n" + END
-        ran = run_apart([python, "-c", code])
+        ran = run_apart([python, "-I", "-c", code])
     except subprocess.TimeoutExpired as error:
         return "", f"no answer in {error.timeout:.0f} seconds"
     if ran.returncode:

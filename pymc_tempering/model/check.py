@@ -83,7 +83,7 @@ def check_model(model: pm.Model) -> None:
     ------
     ModelError
         The model has no free variables, no observed data or potentials, or has minibatches,
-        simulators, sums of trees or complex potentials.
+        simulators, wrong densities or complex potentials.
     """
     if not model.free_RVs:
         raise ModelError("The model has no free variables to sample.")
@@ -111,27 +111,36 @@ def check_model(model: pm.Model) -> None:
             f"The potential {listed(unreal)} is complex, and a log density is a real number. Give "
             "pm.Potential its real part, pt.real(...), if that is what is meant."
         )
-    check_trees(model)
+    check_densities(model)
 
 
-def check_trees(model: pm.Model) -> None:
-    """Raise an error for variables of pymc-bart, whose log density of zero stands for none.
+def check_densities(model: pm.Model) -> None:
+    """Raise an error for variables whose log density is not that of their prior.
+
+    Those of pymc-bart have zero for none. PyMC before 6.4 states a wrong one for LKJ priors.
 
     Raises
     ------
     ModelError
     """
-    trees = [
-        rv.name
-        for rv in model.free_RVs
-        if any(kind.__name__ == "BARTRV" for kind in type(rv.owner.op).__mro__)
-    ]
+    trees = [rv.name for rv in model.free_RVs if _is_of(rv, "BARTRV")]
     if trees:
         raise ModelError(
             f"{listed(trees)} is a sum of trees of pymc-bart: its prior has draws and no density, "
             "and a chain and an evidence need the density. pm.sample draws from the posterior of "
             "such models."
         )
+    wrong = [rv.name for rv in model.free_RVs if _is_of(rv, "LKJCorrRV", "_LKJCholeskyCovRV")]
+    if wrong and tuple(map(int, pm.__version__.split(".")[:2])) < (6, 4):
+        raise ModelError(
+            f"{listed(wrong)} has an LKJ prior, and PyMC {pm.__version__} computes its density "
+            "wrongly, which would make the evidence wrong: install PyMC 6.4 or later."
+        )
+
+
+def _is_of(rv: Variable, *kinds: str) -> bool:
+    """Whether a random variable is of one of some classes, by their names."""
+    return any(kind.__name__ in kinds for kind in type(rv.owner.op).__mro__)
 
 
 def _is_minibatch(value: Variable) -> bool:

@@ -23,7 +23,7 @@ from pymc_tempering.exceptions import (
     warn_user,
 )
 from pymc_tempering.executors.chunks import Crew, check_executor, pack_made, run_work
-from pymc_tempering.model.check import check_trees, find_model, improper_priors
+from pymc_tempering.model.check import check_densities, find_model, improper_priors
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE, no_search_for_garbage
@@ -59,8 +59,8 @@ def first_approximation(
 
 
 def check_fittable(model: pm.Model) -> None:
-    """Raise an error for a model with nothing to fit, discrete variables, or sums of trees."""
-    check_trees(model)
+    """Raise an error for a model with nothing to fit, discrete variables, or no density."""
+    check_densities(model)
     if not model.free_RVs:
         raise ModelError("The model has no free variables to fit.")
     if not model.observed_RVs and not model.potentials:

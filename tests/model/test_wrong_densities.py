@@ -1,4 +1,4 @@
-"""Models of pymc-bart: their log density of zero is none, and no front door takes it for one."""
+"""Log densities that are not those of the prior: no front door takes them for it."""
 
 import warnings
 
@@ -11,6 +11,7 @@ from pytensor.tensor.random.op import RandomVariable
 from support.exact_posteriors import posterior_tree
 
 import pymc_tempering as pmt
+from pymc_tempering.model.check import check_model
 
 
 class BARTRV(RandomVariable):
@@ -82,3 +83,27 @@ def test_no_door_takes_sums_of_trees(door):
         warnings.simplefilter("ignore")
         with pytest.raises(pmt.exceptions.TemperingError, match="'mu' is a sum of trees of pymc-b"):
             DOORS[door](tree_model())
+
+
+def lkj_models():
+    """One model with each of PyMC's two LKJ priors."""
+    with pm.Model() as one:
+        scales = pm.HalfNormal.dist(1.0, shape=2)
+        pm.LKJCholeskyCov("prior", n=2, eta=2.0, sd_dist=scales, compute_corr=False)
+        pm.Normal("y", one["prior"].sum(), 1.0, observed=0.3)
+    with pm.Model() as other:
+        pm.Normal("y", pm.LKJCorr("prior", n=2, eta=2.0).sum(), 1.0, observed=0.3)
+    return one, other
+
+
+def test_lkj_priors_of_an_older_pymc_are_refused(monkeypatch):
+    models = lkj_models()
+    monkeypatch.setattr(pm, "__version__", "6.4.0")
+    for model in models:
+        check_model(model)
+    monkeypatch.setattr(pm, "__version__", "6.3.2")
+    for model in models:
+        with pytest.raises(
+            pmt.exceptions.ModelError, match=r"'prior' has an LKJ prior, and PyMC 6"
+        ):
+            check_model(model)

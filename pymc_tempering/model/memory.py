@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pymc as pm
 from pytensor import config
+from pytensor.compile.ops import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph
@@ -145,15 +146,23 @@ class GraphWalk:
         return self.content(value) if plain else self.identity(value)
 
     def graphs(self, outputs: Iterable[Variable]) -> None:
-        """Add all nodes of some graphs, with the graphs inside of operations."""
+        """Add all nodes of some graphs, with the graphs inside of operations.
+
+        The view that a `pm.Deterministic` is, is passed over: copies of a model are without it.
+        """
         outputs = list(outputs)
         numbers: dict[Variable, Any] = {}
-        for count, node in enumerate(toposort(outputs)):
+        count = 0
+        for node in toposort(outputs):
             inputs = tuple(numbers.get(v) or self._leaf(v) for v in node.inputs)
+            if isinstance(node.op, ViewOp):
+                numbers[node.outputs[0]] = inputs[0]
+                continue
             self.entries.append(
                 (*self.operation(node.op), inputs, tuple(v.type for v in node.outputs))
             )
             numbers |= {v: (count, place) for place, v in enumerate(node.outputs)}
+            count += 1
         self.entries.append(tuple(numbers.get(v) or self._leaf(v) for v in outputs))
 
     def operation(self, op: Any) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_tempering.model.identity import content_hash, differences, identity_of
+from pymc_tempering.model.new_data import copy_of
 
 HERE = Path(__file__)
 
@@ -59,7 +60,22 @@ def missing_values() -> pm.Model:
     return model
 
 
-MODELS = (regression, own_density, inner_graphs, missing_values)
+def deterministic_between() -> pm.Model:
+    """Build a model with a deterministic variable between the unknowns and the data."""
+    with pm.Model(coords={"row": range(2)}) as model:
+        z = pm.Bernoulli("z", 0.3, dims="row")
+        mean = pm.Deterministic("mean", z * pm.Normal("gap"), dims="row")
+        pm.Normal("x", mean, observed=np.array([1.0, 2.0]), dims="row")
+    return model
+
+
+MODELS = (regression, own_density, inner_graphs, missing_values, deterministic_between)
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_a_copy_says_the_same(build):
+    model = build()
+    assert identity_of(copy_of(model)) == identity_of(model)
 
 
 def all_identities() -> list:

@@ -8,7 +8,7 @@ import pytest
 from pytensor.graph.op import Op
 from support.compiled_systems import system
 
-from pymc_tempering.model import exactly, path as work
+from pymc_tempering.model import exactly
 from pymc_tempering.model.path import FOREIGN, compile_path, graph_work
 
 

@@ -28,14 +28,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 
 from pymc_tempering.borrowed.private import function_and_key, function_of_text
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, MATRIX, RNG, Data, Density, pointer
-from pymc_tempering.model.exactly import (
-    TURNS,
-    compile_exactly,
-    exactly,
-    is_data,
-    needs_turns,
-    one_thread_at_a_time,
-)
+from pymc_tempering.model.exactly import compile_exactly, exactly, is_data, one_thread_at_a_time
 from pymc_tempering.model.jit import kept, without_damage
 
 _COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -62,8 +55,6 @@ class OpenGraph:
         What tells it from other graphs on disk; None where it cannot be kept.
     plain : callable or None
         For Python, of the inputs alone; other than `whole`, threads may call it at once.
-    turns : bool
-        Whether it holds an operation of a user's, which one thread at a time may call.
     """
 
     whole: Function
@@ -71,13 +62,6 @@ class OpenGraph:
     arrays: Sequence[np.ndarray] = ()
     key: str | None = None
     plain: Callable | None = None
-    turns: bool = False
-
-    def for_python(self) -> Callable:
-        """Return its function for Python, which any thread may call."""
-        if self.turns:
-            return one_thread_at_a_time(self.plain or self.whole, TURNS)
-        return self.plain or one_thread_at_a_time(self.whole)
 
 
 def open_graph(inputs: Sequence[Any], outputs: Sequence[Variable]) -> OpenGraph:
@@ -85,14 +69,13 @@ def open_graph(inputs: Sequence[Any], outputs: Sequence[Variable]) -> OpenGraph:
     with exactly():
         whole = compile_exactly(inputs, outputs, mode="NUMBA", on_unused_input="ignore")
         if function_and_key is None or function_of_text is None:
-            return OpenGraph(whole, turns=needs_turns(outputs))
+            return OpenGraph(whole)
         graph, arrays = _arrays_out(whole, len(inputs))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             function, key = function_and_key(graph)
         if any("object mode" in str(warning.message) for warning in said):
-            plain = _plain(function, arrays) if len(arrays) < MANY else None
-            return OpenGraph(whole, plain=plain, turns=needs_turns(outputs))
+            return OpenGraph(whole, plain=_plain(function, arrays) if len(arrays) < MANY else None)
     return OpenGraph(whole, function, arrays, key)
 
 
@@ -196,7 +179,8 @@ def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> De
         Where the pieces of a gradient lie in it.
     """
     if any(graph.function is None for graph in graphs.values()):
-        return _python_density({n: each.for_python() for n, each in graphs.items()}, slices)
+        plain = {n: each.plain or one_thread_at_a_time(each.whole) for n, each in graphs.items()}
+        return _python_density(plain, slices)
     packed = Packed.of("x", graphs)
     lines = [
         "def density(x, values, grads, data):",
@@ -247,7 +231,7 @@ def make_draws(graph: OpenGraph, slices: Sequence[slice], n_rngs: int) -> Callab
         Number of generators.
     """
     if graph.function is None:
-        return partial(_draw_in_python, graph.for_python(), slices)
+        return partial(_draw_in_python, one_thread_at_a_time(graph.whole), slices)
     rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
     packed = Packed.of(rngs, {"draw": graph})
     lines = [

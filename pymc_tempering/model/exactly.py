@@ -3,7 +3,7 @@
 import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from threading import RLock
 from typing import Any
@@ -14,9 +14,8 @@ from pytensor import config, shared
 from pytensor.compile.executor import Function
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors, applys_between
+from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import Elemwise
 
@@ -56,21 +55,13 @@ def exactly() -> Iterator[None]:
         yield
 
 
-def one_thread_at_a_time[**P, T](
-    work: Callable[P, T], lock: AbstractContextManager | None = None
-) -> Callable[P, T]:
+def one_thread_at_a_time[**P, T](work: Callable[P, T]) -> Callable[P, T]:
     """Have work that is kept with a model done by one thread at a time.
 
     A function of PyTensor's keeps its arguments and results in itself while it is called: of two
     threads, one would get what the other one asked for.
-
-    Parameters
-    ----------
-    work : callable
-    lock : context manager, optional
-        What other work waits for too; by default a lock of its own.
     """
-    lock = RLock() if lock is None else lock
+    lock = RLock()
 
     @wraps(work)
     def alone(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -78,31 +69,6 @@ def one_thread_at_a_time[**P, T](
             return work(*args, **kwargs)
 
     return alone
-
-
-TURNS = RLock()
-"""What all operations wait for that a user wrote: they may keep their work in one place."""
-
-OURS = ("pytensor.", "pymc.", "pymc_extras.", "pymc_tempering.")
-
-ANY_FUNCTION = ("FromFunctionOp", "JAXOp")
-"""Operations of PyTensor's that hold a function of the user's."""
-
-
-def is_foreign(op: Op) -> bool:
-    """Whether an operation is neither PyTensor's nor PyMC's: a user's own, maybe in Python."""
-    kind = type(getattr(op, "core_op", op))
-    return not kind.__module__.startswith(OURS) or kind.__name__ in ANY_FUNCTION
-
-
-def needs_turns(outputs: Sequence[Variable]) -> bool:
-    """Whether graphs have an operation of a user's that does not say ``thread_safe = True``."""
-    return any(
-        needs_turns(node.op.inner_outputs)
-        if isinstance(node.op, HasInnerGraph)
-        else is_foreign(node.op) and not getattr(node.op, "thread_safe", False)
-        for node in applys_between([], outputs)
-    )
 
 
 MIN_SIZE = {"f": 2, "i": 8, "u": 8, "b": 8}

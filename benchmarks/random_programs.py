@@ -188,8 +188,11 @@ def main() -> None:
         return print_runs(
             lambda: partial(run_program, ways=args.child == "ways"), seeds, args.limit
         )
-    stem, kind = ("random_programs_ways", WrittenRun) if args.ways else ("random_programs", Run)
-    file = RunsFile(args.out / f"{stem}_runs.csv", kind)
+    stem, runs_file, kind = "random_programs", "random_programs_runs.csv", Run
+    if args.ways:
+        stem, runs_file = "random_programs_ways", "random_programs_ways_runs.csv"
+        kind = WrittenRun
+    file = RunsFile(args.out / runs_file, kind)
     if args.restart:
         file.forget(lambda run: run.seed in seeds)
     done = {run.seed for run in file.read()}

@@ -159,8 +159,8 @@ def main() -> None:
         i for i, (_, way, kind) in enumerate(every)
         if (not args.kinds or kind.name in args.kinds) and (not args.ways or way.name in args.ways)
     ]  # fmt: skip
-    name = "ways_doors" if doors else "ways"
-    file = RunsFile(args.out / f"{name}_runs.csv", Run)
+    name, runs_file = ("ways_doors", "ways_doors_runs.csv") if doors else ("ways", "ways_runs.csv")
+    file = RunsFile(args.out / runs_file, Run)
     if args.restart:
         file.forget(lambda run: run.seed in wanted)
     done = {run.seed for run in file.read()}

@@ -131,8 +131,9 @@ def ais(
     show = progressbar and not quiet
     with opened(model, transition, betas, cores, executor, random_seed, show) as call:
         schedule, _ = make_schedule(call, betas)
-        evidence, _ = annealed_up(call, schedule, n_particles)
-    return emit_warnings(call.noted(evidence))
+        evidence, done = annealed_up(call, schedule, n_particles)
+        evidence = call.noted(evidence, done.states)
+    return emit_warnings(evidence)
 
 
 def hais(
@@ -351,7 +352,8 @@ def reverse_ais(
         call = call.from_now()
         schedule, _ = make_schedule(call, betas, run=trials_down(call, states))
         evidence = untold(annealed_down(call, schedule, states), untold_model(idata))
-    return emit_warnings(call.noted(evidence))
+        evidence = call.noted(evidence, states.xs)
+    return emit_warnings(evidence)
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,8 @@ def raise_(
             n_evaluations=schedule.n_evaluations + up.n_evaluations + N_SHARE,
             seconds=call.seconds,
         )
-    return emit_warnings(call.noted(evidence))
+        evidence = call.noted(evidence, states)
+    return emit_warnings(evidence)
 
 
 def checked_values(model: pm.Model, data: Mapping[str, Any]) -> dict[str, np.ndarray]:

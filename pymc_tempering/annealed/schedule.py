@@ -28,6 +28,7 @@ from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import with_findings
 from pymc_tempering.exceptions import LadderError, ModelError, PriorDrawsError
 from pymc_tempering.executors.chunks import Workers, check_executor, run_work
 from pymc_tempering.kernels import HMC, Compound, Kernel
@@ -35,8 +36,8 @@ from pymc_tempering.kernels.assign import KernelChoice, assign_kernels, compile_
 from pymc_tempering.kernels.hmc import Persistent
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.given_up import given_up
 from pymc_tempering.model.handle import ModelLike
+from pymc_tempering.references.as_written import findings_at
 from pymc_tempering.references.prior import Prior, Reference, evaluate_draws
 from pymc_tempering.summed.sum_out import without_sums
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
@@ -227,9 +228,9 @@ class Annealing:
         """Let its seconds count from now on."""
         return replace(self, started=perf_counter())
 
-    def noted(self, evidence: Evidence) -> Evidence:
-        """Return an evidence with what was noticed about the model."""
-        return replace(evidence, findings=given_up(self.reference.path.model))
+    def noted(self, evidence: Evidence, xs: np.ndarray) -> Evidence:
+        """Return an evidence with what was noticed about the model, at states of the target."""
+        return with_findings(evidence, findings_at(self.reference.path, xs))
 
     def up(self, schedule: BetaSchedule, n: int) -> Carried:
         """Carry n draws of the reference to the target."""

@@ -148,8 +148,9 @@ def smc(
     check_whole(1, n_moves=n_moves)
     show = progressbar and not quiet
     with opened(model, transition, betas, cores, executor, random_seed, show) as call:
-        evidence, _ = run_islands(call, betas, n_particles, islands, n_moves)
-    return emit_warnings(call.noted(evidence))
+        evidence, found = run_islands(call, betas, n_particles, islands, n_moves)
+        evidence = call.noted(evidence, np.concatenate([island.states for island in found]))
+    return emit_warnings(evidence)
 
 
 def smc_with_ends(call: Annealing) -> tuple[Evidence, WeightedEnds]:

@@ -154,7 +154,8 @@ def thermodynamic_integration(
         schedule = freeze(call.movers, path, given_betas(betas, path.alive))
         rungs = chains_of_rungs(call, schedule, path, chains, tune, draws)
         evidence = evidence_of_chains(schedule.betas, rungs, rule, path.n_evaluations, call.seconds)
-    return emit_warnings(call.noted(evidence))
+        evidence = call.noted(evidence, path.particles)
+    return emit_warnings(evidence)
 
 
 def chains_of_rungs(

@@ -16,13 +16,13 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.alarms import disagreement_warning
-from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.evidence.result import emit_warnings, with_findings
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.given_up import given_up
 from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.same_model import is_fitted, stored_density_warnings, untold_model
+from pymc_tempering.references.as_written import findings_at
 
 MAX_RHAT = 1.01
 """R-hat above which chains have not mixed (Vehtari et al. 2021)."""
@@ -245,8 +245,8 @@ def bridge_states(
         warnings=tuple(messages),
         n_evaluations=n_evaluations,
         seconds=perf_counter() - started,
-        findings=given_up(target.path.model),
     )
+    evidence = with_findings(evidence, findings_at(target.path, states.reshape(-1, dim)))
     return BridgedDraws(evidence, draw_effects(pair, at_draws), shared)
 
 

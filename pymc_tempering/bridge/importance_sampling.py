@@ -20,13 +20,13 @@ from pymc_tempering.core.weighting import (
     pareto_khat,
 )
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.evidence.result import emit_warnings, with_findings
 from pymc_tempering.model.bambi import pymc_draws
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
-from pymc_tempering.model.given_up import given_up
 from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.same_model import is_fitted
+from pymc_tempering.references.as_written import findings_at
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
 """Degrees of freedom of a t for importance sampling, where tails must not be too light."""
@@ -166,7 +166,7 @@ def importance_states(
             "too low: pymc_tempering.sample looks for them."
         )
     middle = draws // 2
-    return Evidence(
+    evidence = Evidence(
         log_z=log_mean(weights),
         mcse=np.inf if alarmed else log_mean_error(weights),
         method="importance_sampling",
@@ -177,8 +177,8 @@ def importance_states(
         bias_direction="below" if alarmed else "",
         n_evaluations=draws * density.evaluations[0],
         seconds=perf_counter() - started,
-        findings=given_up(target.path.model),
     )
+    return with_findings(evidence, findings_at(target.path, flat))
 
 
 def _weight_alarms(khat: float, ess: float) -> list[str]:

@@ -14,7 +14,7 @@ from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, Mixing
 from pymc_tempering.model.layout import is_binary, is_discrete
 from pymc_tempering.model.ordered_priors import unknown_orders
-from pymc_tempering.model.origin import origin_of
+from pymc_tempering.model.origin import check_ends, origin_of, with_longer_sums
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.same_model import stored_density_warnings
 from pymc_tempering.model.unconstrain import unconstrained_draws
@@ -78,7 +78,13 @@ def find_target(
             f"The prior of {listed(unknown)} is ordered, and its probability of that "
             "order, which normalizes it, takes a run of its own: pymc_tempering.sample makes one."
         )
-    model = without_sums(model)
+    return with_longer_sums(lambda: _summed_target(idata, without_sums(model), cores))
+
+
+def _summed_target(
+    idata: xr.DataTree, model: pm.Model, cores: int | None
+) -> tuple[Target, np.ndarray]:
+    """Compile a model whose sums may be too short for the draws."""
     discrete = [rv for rv in model.free_RVs if is_discrete(rv)]
     if discrete and all(map(is_binary, discrete)):
         others = [model.rvs_to_values[rv].name for rv in model.free_RVs if rv not in discrete]
@@ -88,7 +94,7 @@ def find_target(
     draws = unconstrained_draws(idata, model, path.layout)
     origin = origin_of(model)
     if origin is not None:
-        origin.check(draws.reshape(-1, path.dim)[:N_FIRST])
+        check_ends(origin.check(draws.reshape(-1, path.dim)[:N_FIRST]))
     return Target(path, cores or os.cpu_count() or 1), draws
 
 

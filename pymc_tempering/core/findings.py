@@ -7,11 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+GIVE_A_KERNEL = "give it a kernel, with which it is not summed out: kernel={{'{about}': 'slice'}}"
+
 SENTENCES = {
     "not_summed": "{about} is not summed out but sampled: {detail}",
     "field_not_followed": "{about} is sampled without following its latent field: {detail}",
+    "sum_too_short": "'{about}' is summed to {detail}, and larger values have weight in the "
+    "posterior: " + GIVE_A_KERNEL,
+    "sum_without_end": "'{about}' is summed to {detail}, and how much the likelihood may have "
+    "beyond is not known: " + GIVE_A_KERNEL,
+    "not_as_written": "the density of {about} that was sampled is {detail} nats off that of the "
+    "model as it was written. This is a fault of pymc_tempering: please report it, with the model",
 }
 """By code. A note changes neither the verdict nor the error."""
+
+SEVERITIES = ("note", "unchecked", "disagreed")
+"""From the least to the most."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +37,8 @@ class Finding:
         The variables that it is about.
     detail : str
         Why.
-    severity : {"note"}
+    severity : {"note", "unchecked", "disagreed"}
+        What it makes of the verdict. Other than a note it leaves the error infinite.
     """
 
     code: str

@@ -25,7 +25,7 @@ from pymc_tempering.evidence.datatree import (
     read_run,
 )
 from pymc_tempering.evidence.reference_check import compare_looks, with_bridge, with_check
-from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.result import Evidence, with_findings
 from pymc_tempering.evidence.rts import counts, pooled, rts
 from pymc_tempering.evidence.ti import ti
 from pymc_tempering.exceptions import NotTemperedError
@@ -263,7 +263,7 @@ def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
             evidence = with_check(evidence, check)
     if by_default:
         evidence = with_bridge(evidence, read_bridge(idata))
-    evidence = replace(evidence, findings=findings_of(idata))
+    evidence = with_findings(evidence, findings_of(idata))
     prior = read_prior(idata)
     return evidence if prior is None else over_prior(evidence, *prior)
 

@@ -3,7 +3,7 @@
 import html
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -43,6 +43,9 @@ SHORT = "{:.3g}".format
 
 type Part = str | Mapping[str, str] | pd.DataFrame
 """What a result shows: a line, rows of a label and a text, or a table."""
+
+BY_SEVERITY = ("ok", "unchecked", "disagreed")
+"""Verdicts, from the best to the worst."""
 
 FAILED = "failed"
 """Verdict of a run that raised an error."""
@@ -308,7 +311,8 @@ class Evidence(Shown):
             rows["density evaluations"] = f"{self.n_evaluations:,}"
         if not np.isnan(self.seconds):
             rows["seconds"] = f"{self.seconds:.2f}"
-        return ["Evidence", rows, *(f"  note: {finding}" for finding in self.findings)]
+        notes = [finding for finding in self.findings if finding.severity == "note"]
+        return ["Evidence", rows, *(f"  note: {finding}" for finding in notes)]
 
 
 def plus_minus(value: float, error: float) -> str:
@@ -399,6 +403,16 @@ def with_undefined(
         "zero, or restrict the prior to where it is defined."
     )
     return doubted(replace(evidence, details=details), "unchecked", np.inf, sentence)
+
+
+def with_findings(evidence: Evidence, findings: Iterable[Finding]) -> Evidence:
+    """Return an evidence with what was noticed, which its verdict and error are functions of."""
+    findings = tuple(findings)
+    for finding in findings:
+        if finding.severity != "note":
+            verdict = max(evidence.verdict, finding.severity, key=BY_SEVERITY.index)
+            evidence = doubted(evidence, verdict, np.inf, f"{finding}.")
+    return replace(evidence, findings=(*evidence.findings, *findings))
 
 
 def untold(evidence: Evidence, doubts: Sequence[str]) -> Evidence:

@@ -17,6 +17,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace
 
 from pymc_tempering.core.deadline import deadline_in
+from pymc_tempering.core.findings import Finding
 from pymc_tempering.fields.conditional import Field
 from pymc_tempering.fields.find import find_field
 from pymc_tempering.kernels.gradient_free import RandomWalkMetropolis
@@ -119,8 +120,10 @@ def with_white_field(model: pm.Model, field: Field) -> pm.Model:
     whole = Unwhitened(field, before)
     copy.summed_from = Origin(
         model if before is None else before.model, whole, whole.check,
+        whole.log_change, leaves=() if before is None else before.leaves,
         n_white=field.inside.size, log_volume=whole.log_volume,
         kernels=dict.fromkeys(kept, RandomWalkMetropolis(n_steps=N_PROPOSALS)),
+        ends={} if before is None else before.ends,
     )  # fmt: skip
     return copy
 
@@ -154,10 +157,14 @@ class Unwhitened:
         m = self.field.others.size
         return np.array([self.field.given(x[:m]).root.log_det for x in xs])
 
-    def check(self, xs: np.ndarray) -> None:
+    def log_change(self, xs: np.ndarray) -> np.ndarray:
+        """Log density of what the user wrote less that of the one with a white field, (n,)."""
+        change = self.log_volume(xs)
+        return change if self.before is None else change + self.before.log_change(self._states(xs))
+
+    def check(self, xs: np.ndarray) -> list[Finding]:
         """Check what the model was made of at some states."""
-        if self.before is not None:
-            self.before.check(self._states(xs))
+        return [] if self.before is None else self.before.check(self._states(xs))
 
 
 def _unconstrained(model: pm.Model, rv: Variable) -> Variable:

@@ -3,16 +3,20 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pymc as pm
+from pymc.distributions.censored import CensoredRV
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.simulator import SimulatorRV
-from pytensor.graph.basic import Variable
+from pymc.distributions.truncated import TruncatedRV
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
-from pytensor.tensor.type import complex_dtypes
+from pytensor.tensor.type import complex_dtypes, discrete_dtypes
 
 from pymc_tempering.arguments import listed
 from pymc_tempering.exceptions import ImproperPriorError, ModelError
+from pymc_tempering.model.car import is_car, is_icar, known_car
 from pymc_tempering.model.handle import CompiledModel
 
 NO_EVIDENCE = "The evidence of a model with pm.Flat or pm.HalfFlat"
@@ -117,7 +121,8 @@ def check_model(model: pm.Model) -> None:
 def check_densities(model: pm.Model) -> None:
     """Raise an error for variables whose log density is not that of their prior.
 
-    Those of pymc-bart have zero for none. PyMC before 6.4 states a wrong one for LKJ priors.
+    Those of pymc-bart have zero for none. PyMC before 6.4 states a wrong one for LKJ priors, and no
+    release has the constant of `pm.ICAR`, which is known for one vector whose places are joined.
 
     Raises
     ------
@@ -136,6 +141,41 @@ def check_densities(model: pm.Model) -> None:
             f"{listed(wrong)} has an LKJ prior, and PyMC {pm.__version__} computes its density "
             "wrongly, which would make the evidence wrong: install PyMC 6.4 or later."
         )
+    for rv in model.free_RVs:
+        if is_car(rv) and model.rvs_to_transforms[rv] is not None:
+            raise ModelError(
+                f"{rv.name!r} is a conditional autoregression with a transform, whose constant is "
+                "not known: leave out transform=."
+            )
+    apart = [rv.name for rv in model.basic_RVs if is_icar(rv) and known_car(rv) is None]
+    if apart:
+        raise ModelError(
+            f"{listed(apart)} is a pm.ICAR whose density has no known constant: it holds several "
+            "vectors, a place without neighbors, or places that no chain of neighbors joins. Give "
+            "each set of places that hang together a pm.ICAR of its own, with shape (n,)."
+        )
+    _check_bounds_of_counts(model)
+
+
+def _check_bounds_of_counts(model: pm.Model) -> None:
+    """Raise an error for whole numbers that end between two of them, where PyMC's density is wrong.
+
+    With a lower bound of .5 `pm.Truncated` divides by P(n > -.5), and leaves 0 out. With an upper
+    bound of 2.5 `pm.Censored` adds to P(n > 2.5) the value of the formula of P(n) at 2.5.
+    """
+    for rv in model.basic_RVs:
+        if isinstance(rv.owner.op, TruncatedRV) and rv.dtype in discrete_dtypes:
+            kind, side, bound = "Truncated", "lower", rv.owner.inputs[-2]
+        elif isinstance(rv.owner.op, CensoredRV) and rv.owner.inputs[0].dtype in discrete_dtypes:
+            kind, side, bound = "Censored", "upper", rv.owner.inputs[-1]
+        else:
+            continue
+        value = np.asarray(bound.data if isinstance(bound, Constant) else np.inf)
+        if np.any(np.isfinite(value) & (value != np.floor(value))):
+            raise ModelError(
+                f"{rv.name!r} is a pm.{kind} of whole numbers with {side}={np.ravel(value)[0]:g}, "
+                "for which PyMC's density does not sum to one: give it a whole number."
+            )
 
 
 def _is_of(rv: Variable, *kinds: str) -> bool:

@@ -157,7 +157,13 @@ def not_of_sum_zero(model: pm.Model) -> list[str]:
     ]
 
 
+def is_circular(model: pm.Model, rv: Variable) -> bool:
+    """Whether a free variable lies on a circle; `pymc.dims` has such a transform of its own."""
+    parts = transform_parts(model.rvs_to_transforms[rv])
+    return any(part.name == CircularTransform.name for part in parts)
+
+
 def circular_indices(model: pm.Model, layout: Layout) -> np.ndarray:
     """Raveled indices of the variables with a circular transform."""
-    angles = [has_transform(model, rv, CircularTransform) for rv in model.free_RVs]
+    angles = [is_circular(model, rv) for rv in model.free_RVs]
     return np.flatnonzero(np.repeat(angles, list(map(prod, layout.shapes))))

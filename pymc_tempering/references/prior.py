@@ -18,7 +18,7 @@ from pytensor.tensor.random.type import RandomGeneratorType, random_generator_ty
 from pytensor.xtensor.type import XTensorType
 
 from pymc_tempering.exceptions import PriorDrawsError, UndrawableError
-from pymc_tempering.model.car import car_draw, known_car
+from pymc_tempering.model.car import known_car
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, Mixing
 from pymc_tempering.model.density import make_draws, open_graph
@@ -230,7 +230,7 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
             continue
         law = imputed[rv.name].draw if rv.name in imputed else rv
         if (known := known_car(rv)) is not None:
-            law = car_draw(known)
+            law = known.draw()
         fresh = graph_replace([law], replaced, strict=False)[0] if replaced else law
         value = fresh
         if rv.name in wide or rv.name in far:
@@ -269,7 +269,7 @@ def compile_prior(path: Path) -> Prior:
     ImproperPriorError
         A prior that cannot be normalized (`pm.Flat`, `pm.HalfFlat`).
     UndrawableError
-        A prior without random draws (a custom distribution that has none, `pm.ICAR`).
+        A prior without random draws, as a custom distribution that has none.
     """
     model, terms = path.model, path.terms
     check_proper(rv for rv in model.free_RVs if rv.name not in terms.wide)

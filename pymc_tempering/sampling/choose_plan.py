@@ -17,7 +17,7 @@ from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, warn_user
 from pymc_tempering.kernels import Compound
-from pymc_tempering.model.origin import origin_of
+from pymc_tempering.model.origin import check_ends, origin_of
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Fitted, Prior
 from pymc_tempering.sampling.call import Job
@@ -133,7 +133,13 @@ class ChosenPlan:
 
 
 def choose_plan(job: Job) -> ChosenPlan:
-    """Find the plan for a run of a compiled model."""
+    """Find the plan for a run of a compiled model.
+
+    Raises
+    ------
+    ShortSumError
+        The model has to be rewritten with longer sums.
+    """
     return _finished(job, _choose(job))
 
 
@@ -145,7 +151,7 @@ def _finished(job: Job, chosen: ChosenPlan) -> ChosenPlan:
     plan, weights = chosen.plan, job.options.rung_weights
     origin = origin_of(job.prior.path.model)
     if origin is not None:
-        origin.check(_some_draws(plan))
+        check_ends(origin.check(_some_draws(plan)))
     if weights is not None:
         plan = plan.with_ladder(plan.ladder.with_weights(weights))
     return replace(chosen, plan=plan, work=dict(job.tally.work), seconds=dict(job.tally.seconds))

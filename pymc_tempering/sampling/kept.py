@@ -31,7 +31,7 @@ from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compiled import Point
 from pymc_tempering.model.identity import identity_of
-from pymc_tempering.model.origin import whole_model
+from pymc_tempering.model.origin import origin_of, whole_model
 from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture
 from pymc_tempering.references.prior import Fitted, Prior, evaluate_draws
 from pymc_tempering.references.warp import FunnelWarp
@@ -93,12 +93,16 @@ def chain_codec(plan: Plan) -> Codec:
 def about_part(job: Job, call: Call, **more: Any) -> bytes:
     """Write what is checked before anything else is read."""
     xs, densities = probe(job.prior)
-    identity = identity_of(whole_model(job.prior.path.model))
+    identity, origin = (
+        identity_of(whole_model(job.prior.path.model)),
+        origin_of(job.prior.path.model),
+    )
     return CODEC.to_bytes({
         "versions": versions_of(PACKAGES),
         "call": call,
         "kernels": kernels_in_words(job.kernel),
         "prior_constant": job.prior.prior_constant,
+        "ends": {} if origin is None else origin.ends,
         "seal": {"identity": identity, "probe_x": xs, "probe_density": densities},
         **more,
     })  # fmt: skip

@@ -54,6 +54,7 @@ from pymc_tempering.sampling.recorded import drawn_in_all, draws_of, pace_of
 from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_rounds, run_to
 from pymc_tempering.storage.checkpoint_folder import known_folder
 from pymc_tempering.storage.plain_values import unpack
+from pymc_tempering.summed.sum_out import set_ends
 
 NEAR = 1e-6
 """Relative difference of densities above which the model is another one. Less comes from another
@@ -135,6 +136,7 @@ def reopen(
             "the run was begun with."
         )
     choice = choice_of(call.kernel, kernel)
+    set_ends(model, about["ends"])
     model = sampled_model(model, choice, call.tempered, call.options.reference, report)
     terms = find_terms(model, call.tempered)
     prior, compound = compile_with_kernels(model, choice, call.target_accept, report, terms=terms)

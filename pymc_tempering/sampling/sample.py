@@ -23,6 +23,7 @@ from pymc_tempering.model.bambi import noted
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import ModelLike
+from pymc_tempering.model.origin import with_longer_sums
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.call import (
     CHECK_SHARE,
@@ -295,23 +296,27 @@ def sample(
         one_thread(),
     ):
         check_for = max_time and CHECK_SHARE * max_time
-        model = sampled_model(model, kernel, tempered, reference, report, check_for)
-        prior, compound = compile_with_kernels(
-            model, kernel, target_accept, report, terms=find_terms(model, tempered),
-            check_for=check_for,
-        )  # fmt: skip
-        alone = compile_prior_alone(prior, kernel, target_accept, report)
-        report("Preparing the loops")
-        compile_loops(prior.path, compound, options)
-        tally.end("compiling")
-        crew = crew_of(executor, prior, compound)
-        deadline = deadline_in(max_time)
-        plan_by = deadline.part(PLAN_SHARE)
-        tell = silence if quiet else report.tell
-        job = Job(prior, compound, options, rng, cores, report, tell, plan_by, crew, tally)
-        job = with_prior_constant(job, alone, draws=draws, chains=chains)
-        tally.end("prior_constant")
-        chosen = choose_plan(job)
+
+        def planned() -> tuple[Job, ChosenPlan, Deadline]:
+            inner = sampled_model(model, kernel, tempered, reference, report, check_for)
+            prior, compound = compile_with_kernels(
+                inner, kernel, target_accept, report, terms=find_terms(inner, tempered),
+                check_for=check_for,
+            )  # fmt: skip
+            alone = compile_prior_alone(prior, kernel, target_accept, report)
+            report("Preparing the loops")
+            compile_loops(prior.path, compound, options)
+            tally.end("compiling")
+            crew = crew_of(executor, prior, compound)
+            deadline = deadline_in(max_time)
+            plan_by = deadline.part(PLAN_SHARE)
+            tell = silence if quiet else report.tell
+            job = Job(prior, compound, options, rng, cores, report, tell, plan_by, crew, tally)
+            job = with_prior_constant(job, alone, draws=draws, chains=chains)
+            tally.end("prior_constant")
+            return job, choose_plan(job), deadline
+
+        job, chosen, deadline = with_longer_sums(planned)
         leave_if_told()  # a search that was cut short is nothing to go on with
         job = replace(job, deadline=_run_deadline(deadline, chosen, max_time))
         watch = partial(ChainProgress, progressbar=progressbar)

@@ -38,12 +38,12 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.layout import model_layout
-from pymc_tempering.model.origin import origin_of, whole_model
+from pymc_tempering.model.origin import origin_of, whole_model, with_longer_sums
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Fitted, Prior, Reference
 from pymc_tempering.sampling.call import Job, Options
-from pymc_tempering.sampling.choose_plan import choose_plan
+from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.precompile import compile_prior_alone, with_prior_constant
 
 ROOM = 110
@@ -204,15 +204,19 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         warmup_rng = rng_of(random_seed)
         show = progressbar and not quiet and logger.isEnabledFor(logging.INFO)
         with compiling_status(show) as report:
-            self.inner = sampled_model(self.model, kernel, tempered, reference, report)
-            terms = find_terms(self.inner, tempered)
-            prior, compound = compile_with_kernels(
-                self.inner, kernel, target_accept, report, terms=terms
-            )
-            job = Job(prior, compound, options, warmup_rng, cores, report)
-            alone = compile_prior_alone(prior, kernel, target_accept, report)
-            job = with_prior_constant(job, alone, draws=1000, chains=4)
-            self.chosen = choose_plan(job)
+
+            def planned() -> tuple[pm.Model, ChosenPlan]:
+                inner = sampled_model(self.model, kernel, tempered, reference, report)
+                terms = find_terms(inner, tempered)
+                prior, compound = compile_with_kernels(
+                    inner, kernel, target_accept, report, terms=terms
+                )
+                job = Job(prior, compound, options, warmup_rng, cores, report)
+                alone = compile_prior_alone(prior, kernel, target_accept, report)
+                job = with_prior_constant(job, alone, draws=1000, chains=4)
+                return inner, choose_plan(job)
+
+            self.inner, self.chosen = with_longer_sums(planned)
         if self.chosen.interrupted:
             raise KeyboardInterrupt("Interrupted before sampling began.")
         self.rng = get_random_generator(rng)

@@ -9,12 +9,14 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.initial_point import make_initial_point_fn
-from pymc.logprob.transforms import CircularTransform, Transform
+from pymc.logprob.transforms import Transform
 from pytensor.graph.basic import Variable
+from pytensor.xtensor import as_xtensor
+from pytensor.xtensor.type import XTensorType
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from pymc_tempering.model.layout import has_transform, is_discrete, model_layout
+from pymc_tempering.model.layout import is_circular, is_discrete, model_layout
 from pymc_tempering.model.python_mode import python_mode
 
 N_STARTS, N_CLIMBS, N_STEPS = 40, 6, 60
@@ -44,18 +46,30 @@ class CutTransform(Transform):
 
     def backward(self, value: Variable, *inputs: Variable) -> Variable:
         """Angles of real numbers."""
-        angle = self.place + 2 * np.pi * pt.sigmoid(value)
-        return angle - 2 * np.pi * pt.floor((angle + np.pi) / (2 * np.pi))
+        angle = self.place + 2 * np.pi * pt.sigmoid(_plain(value))
+        return _as(value, angle - 2 * np.pi * pt.floor((angle + np.pi) / (2 * np.pi)))
 
     def forward(self, value: Variable, *inputs: Variable) -> Variable:
         """Real numbers of angles."""
-        turns = (value - self.place) / (2 * np.pi)
+        turns = (_plain(value) - self.place) / (2 * np.pi)
         way = turns - pt.floor(turns)
-        return pt.log(way) - pt.log1p(-way)
+        return _as(value, pt.log(way) - pt.log1p(-way))
 
     def log_jac_det(self, value: Variable, *inputs: Variable) -> Variable:
         """Log of the derivative of `backward`."""
-        return np.log(2 * np.pi) - pt.softplus(value) - pt.softplus(-value)
+        real = _plain(value)
+        return _as(value, np.log(2 * np.pi) - pt.softplus(real) - pt.softplus(-real))
+
+
+def _plain(value: Variable) -> Variable:
+    """Return a variable without names of dimensions."""
+    return value.values if isinstance(value.type, XTensorType) else value
+
+
+def _as(value: Variable, result: Variable) -> Variable:
+    """Give a result the names of dimensions that a value has."""
+    named = isinstance(value.type, XTensorType)
+    return as_xtensor(result, dims=value.type.dims) if named else result
 
 
 def angle_of(value: np.ndarray, place: np.ndarray) -> np.ndarray:
@@ -64,9 +78,14 @@ def angle_of(value: np.ndarray, place: np.ndarray) -> np.ndarray:
     return angle - 2 * np.pi * np.floor((angle + np.pi) / (2 * np.pi))
 
 
+def log_slope(value: np.ndarray) -> np.ndarray:
+    """Log of the derivative of :func:`angle_of`."""
+    return np.log(2 * np.pi) - np.logaddexp(0.0, value) - np.logaddexp(0.0, -value)
+
+
 def circular(model: pm.Model) -> list[Variable]:
     """Free variables on a circle."""
-    return [rv for rv in model.free_RVs if has_transform(model, rv, CircularTransform)]
+    return [rv for rv in model.free_RVs if is_circular(model, rv)]
 
 
 def cut_angles(model: pm.Model) -> dict[str, np.ndarray]:

@@ -165,7 +165,7 @@ def _with_pairs(
 
 def draw_elements(
     steps: Sequence[SumStep], log_p: Sequence[np.ndarray], uniform: np.ndarray
-) -> np.ndarray:
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw the elements, for many draws of all else at once.
 
     Parameters
@@ -180,15 +180,21 @@ def draw_elements(
     -------
     array of int, shape (N, n)
         Which value each element has.
+    array, shape (N,)
+        Log probability of these values together.
     """
     n_draws, n = uniform.shape
+    log_probability = np.zeros(n_draws)
     drawn, rows = np.zeros((n_draws, n), dtype=np.int64), np.arange(n_draws)[:, None]
     for step, table in zip(reversed(steps), reversed(log_p), strict=True):
         places = np.arange(len(step.elements))[None]
         at = [drawn[:, given] for given in step.given]
         of_value = np.moveaxis(table, 2, -1)[(rows, places, *at)]
-        p = np.exp(of_value - of_value.max(axis=-1, keepdims=True))
-        bounds = p.cumsum(axis=-1)
+        of_value = of_value - of_value.max(axis=-1, keepdims=True)
+        bounds = np.exp(of_value).cumsum(axis=-1)
         wanted = uniform[:, step.elements, None] * bounds[..., -1:]
-        drawn[:, step.elements] = (bounds < wanted).sum(axis=-1)
-    return drawn
+        chosen = (bounds < wanted).sum(axis=-1, keepdims=True)
+        drawn[:, step.elements] = chosen[..., 0]
+        own = np.take_along_axis(of_value, chosen, axis=-1) - np.log(bounds[..., -1:])
+        log_probability += own.sum(axis=(1, 2))
+    return drawn, log_probability

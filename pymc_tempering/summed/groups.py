@@ -5,16 +5,15 @@ on others, on its dims and on data, so that to replace one thing in its graph ma
 which nothing replaces any more.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
@@ -24,6 +23,18 @@ from pymc_tempering.model.ranges import known_range
 from pymc_tempering.summed.checks import guard_zeros, open_checks
 from pymc_tempering.summed.compress import N_CHECK, N_LEARN, WORTH, compress
 from pymc_tempering.summed.elimination import LOWEST, SumStep, Tables, TooTiedError, eliminate
+from pymc_tempering.summed.ends import Scan, longer, scan_of
+from pymc_tempering.summed.parts import (
+    Plain,
+    Range,
+    Term,
+    at_places,
+    colored,
+    log_density,
+    plain_variables,
+    related,
+    summed_by_owner,
+)
 from pymc_tempering.summed.scopes import TooManyScopesError, element_scopes, split_sums
 
 MOST_CELLS, MOST_SLOW = 400_000, 100_000
@@ -47,59 +58,16 @@ N_COMPARED, SAME = 20, 1e-8
 relative to one and the terms."""
 
 
-@dataclass(frozen=True, eq=False)
-class Range:
-    """A discrete variable that is summed out, and its values.
-
-    Attributes
-    ----------
-    rv : Variable
-    plain : Variable
-        What stands for it in graphs.
-    first : array of int
-        Least value of each element, of the shape of the variable.
-    n_values : array of int
-        How many each of them has.
-    is_open : bool
-        Whether the variable has larger ones, which the sum leaves out.
-    """
-
-    rv: Variable
-    plain: Variable
-    first: np.ndarray
-    n_values: np.ndarray
-    is_open: bool
-
-    @property
-    def most(self) -> int:
-        """Largest number of values of an element."""
-        return int(self.n_values.max(initial=1))
-
-    def at(self, places: np.ndarray) -> np.ndarray:
-        """Values at places from 0, of shape (..., *shape); the last one for places behind it."""
-        return self.first + np.minimum(places, self.n_values - 1)
-
-
-type Plain = Mapping[Variable, Variable]
-"""Plain variables in the places of random ones: those that hold values, where they are observed."""
-
-
-def plain_variables(model: pm.Model) -> dict[Variable, Variable]:
-    """Make such variables for all random ones of a model."""
-    observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
-    return {rv: rv.type(name=rv.name) for rv in model.free_RVs} | observed
-
-
-def related(variables: Iterable[Variable], among: Collection[Variable]) -> set[Variable]:
-    """Return the random variables among some that graphs depend on directly, and not by others."""
-    inputs = [v for each in variables for v in (each.owner.inputs if each.owner else ())]
-    return set(ancestors(inputs, blockers=among)) & set(among)
-
-
 def range_of(
-    model: pm.Model, rv: Variable, plain: Plain, points: Mapping[Variable, np.ndarray]
+    model: pm.Model,
+    rv: Variable,
+    plain: Plain,
+    points: Mapping[Variable, np.ndarray],
+    least: int = 0,
 ) -> Range:
     """Find the values of a discrete variable; those of a count end far beyond its prior draws.
+
+    They go to `least` at least.
 
     Raises
     ------
@@ -107,34 +75,20 @@ def range_of(
     """
     known, drawn = known_range(rv), points[plain[rv]]
     if known is None:
-        below = _log_density(model, rv, -pt.ones_like(plain[rv]), plain)
+        below = log_density(model, rv, -pt.ones_like(plain[rv]), plain)
         if (_numbers(below, points) > -np.inf).any() or drawn.min(initial=0) < 0:
             raise RewriteError("it has values below zero, and no end is known")
-        known = np.zeros(()), np.asarray(np.ceil(BEYOND * drawn.max(initial=5)))
+        known = np.zeros(()), np.asarray(np.ceil(max(BEYOND * drawn.max(initial=5), least)))
     first, last = (np.broadcast_to(np.asarray(end), drawn.shape[1:]) for end in known)
-    if np.max(last - first, initial=0.0) >= MOST_VALUES:
-        raise RewriteError(f"it has more than {MOST_VALUES:,} values")
     whole = first.astype(np.int64), (last - first).astype(np.int64) + 1
-    return Range(rv, plain[rv], *whole, known_range(rv) is None)
+    return _bounded(Range(rv, plain[rv], *whole, known_range(rv) is None))
 
 
-def _log_density(model: pm.Model, rv: Variable, value: Variable, plain: Plain) -> Variable:
-    """Elementwise log density of a random variable at a value, of plain variables.
-
-    They are there before it is derived: PyMC would take a random variable inside of a law for a
-    part of that law.
-
-    Raises
-    ------
-    RewriteError
-        PyMC derives none.
-    """
-    parents = {v: plain[v] for v in related([rv], model.basic_RVs)}
-    alone = graph_replace([rv], parents, strict=False)[0] if parents else rv
-    try:
-        return pm.logp(alone, value)
-    except NotImplementedError as error:
-        raise RewriteError(f"PyMC derives no density of {rv.name!r}") from error
+def _bounded(of: Range) -> Range:
+    """Return a range, if that is not too long."""
+    if of.most > MOST_VALUES:
+        raise RewriteError(f"it has more than {MOST_VALUES:,} values")
+    return of
 
 
 def log_terms(model: pm.Model, group: Collection[Variable], plain: Plain) -> list[Variable]:
@@ -153,7 +107,7 @@ def log_terms(model: pm.Model, group: Collection[Variable], plain: Plain) -> lis
             raise RewriteError(f"the prior of {rv.name!r} depends on it")
         if not isinstance(rv.type, TensorType):
             raise RewriteError(f"{rv.name!r} is of pymc.dims")
-        terms.append(_log_density(model, rv, plain[rv], plain))
+        terms.append(log_density(model, rv, plain[rv], plain))
     for potential in model.potentials:
         if related([potential], model.basic_RVs) & set(group):
             terms += graph_replace([potential], plain, strict=False)
@@ -164,19 +118,12 @@ def log_terms(model: pm.Model, group: Collection[Variable], plain: Plain) -> lis
     return [part for term in terms for part in split_sums(term)]
 
 
-def build_tables(
+def terms_by_scope(
     terms: Sequence[Variable],
     ranges: Sequence[Range],
     points: Mapping[Variable, np.ndarray],
-) -> tuple[Tables, Tables, Variable]:
-    """Tables of all elements, the same by way of fewer cells, and what does not depend on them.
-
-    Parameters
-    ----------
-    terms : sequence of Variable
-    ranges : sequence of Range
-    points : mapping of Variable to array
-        Draws of all plain variables in the terms.
+) -> list[Term]:
+    """Find on which elements each element of the terms depends.
 
     Raises
     ------
@@ -184,16 +131,36 @@ def build_tables(
     """
     first = {v: values[0] for v, values in points.items()}
     scopes = element_scopes(terms, [r.plain for r in ranges], first)
-    n, m = sum(r.first.size for r in ranges), max(r.most for r in ranges)
+    n = sum(r.first.size for r in ranges)
     scopes = [scope.reshape(-1, n) for scope in scopes]
     degrees = [scope.sum(axis=1) for scope in scopes]
     if max(degree.max(initial=0) for degree in degrees) > 2:
         raise RewriteError("a term depends on more than two of its elements")
-    every = zip(terms, scopes, degrees, strict=True)
-    parts = [Term(term, scope, degree) for term, scope, degree in every]
+    return [Term(*each) for each in zip(terms, scopes, degrees, strict=True)]
+
+
+def build_tables(
+    parts: Sequence[Term],
+    ranges: Sequence[Range],
+    points: Mapping[Variable, np.ndarray],
+) -> tuple[Tables, Tables, Variable]:
+    """Tables of all elements, the same by way of fewer cells, and what does not depend on them.
+
+    Parameters
+    ----------
+    parts : sequence of Term
+    ranges : sequence of Range
+    points : mapping of Variable to array
+        Draws of all plain variables in the terms.
+
+    Raises
+    ------
+    RewriteError
+    """
+    n, m = sum(r.first.size for r in ranges), max(r.most for r in ranges)
     pairs = sorted({pair for part in parts for pair in part.pairs})
     cells = sum(part.n_cells(m) for part in parts) + (m**3 if pairs else m) * n
-    if cells > MOST_CELLS or len(terms) > MOST_TERMS:
+    if cells > MOST_CELLS or len(parts) > MOST_TERMS:
         raise RewriteError("the sum is too long")
     constant = pt.add(pt.constant(0.0), *(part.constant(ranges) for part in parts))
     every_place = np.tile(np.arange(m)[:, None], n)
@@ -211,43 +178,6 @@ def build_tables(
     pivots = single_table(parts, ranges, short.pivots)
     few = (short.weights * pivots[:, :, None]).sum(axis=0)
     return exact, Tables(pt.switch(short.never, LOWEST, few).T, [], None), constant
-
-
-class Term(NamedTuple):
-    """A term, and on which unknown elements its own depend.
-
-    Attributes
-    ----------
-    graph : Variable
-    scope : array of bool, shape (r, n)
-    degree : array of int, shape (r,)
-        On how many.
-    """
-
-    graph: Variable
-    scope: np.ndarray
-    degree: np.ndarray
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """Pair of elements of each row that depends on two."""
-        ends = np.nonzero(self.scope[self.degree == 2])[1].reshape(-1, 2)
-        return [(int(i), int(j)) for i, j in ends]
-
-    def n_cells(self, m: int) -> int:
-        """Count the elements that are computed at all values."""
-        single, double = (self.degree == 1).any(), (self.degree == 2).any()
-        return int((m * single + m * m * double) * len(self.degree))
-
-    def constant(self, ranges: Sequence[Range]) -> Variable:
-        """Sum of its elements that depend on no unknown."""
-        rows = np.flatnonzero(self.degree == 0)
-        if rows.size == 0:
-            return pt.constant(0.0)
-        if rows.size == len(self.degree):
-            return self.graph.sum()
-        n = self.scope.shape[1]
-        return at_places(self.graph, ranges, np.zeros((1, n), np.int64))[0, rows].sum()
 
 
 def single_table(parts: Sequence[Term], ranges: Sequence[Range], places: np.ndarray) -> Variable:
@@ -305,47 +235,6 @@ def _numbers(
     return np.array(rows)
 
 
-def at_places(term: Variable, ranges: Sequence[Range], places: np.ndarray) -> Variable:
-    """Elements of a term at values of the unknowns, shape (M, size), at places (M, n) of these."""
-    replacements, start = {}, 0
-    for r in ranges:
-        own = places[:, start : start + r.first.size].reshape(-1, *r.first.shape)
-        replacements[r.plain] = pt.constant(r.at(own).astype(r.rv.dtype))
-        start += r.first.size
-    values = vectorize_graph(term, replacements)
-    if values.type.ndim == term.type.ndim:  # it depends on none of them
-        values = values[None]
-    return values.reshape((values.shape[0], -1))
-
-
-def summed_by_owner(rows: Variable, owners: np.ndarray, n: int) -> Variable:
-    """Sum rows of one owner, of which there are n, along the first axis."""
-    each, order = np.bincount(owners, minlength=n), np.argsort(owners, kind="stable")
-    if (each == each[0]).all():  # as many rows for each: no need to add one by one
-        if (order != np.arange(order.size)).any():
-            rows = rows[order]
-        return rows.reshape((n, int(each[0]), *rows.shape[1:])).sum(axis=1)
-    return pt.zeros((n, *rows.shape[1:]))[owners].inc(rows)
-
-
-def colored(n: int, pairs: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Give elements numbers, small ones, that differ in each pair, shape (n,)."""
-    near: list[list[int]] = [[] for _ in range(n)]
-    for i, j in pairs:
-        near[i].append(j)
-        near[j].append(i)
-    colors = np.full(n, -1)
-    for first in range(n):
-        waiting = [first] if colors[first] < 0 else []
-        while waiting:
-            j = waiting.pop()
-            if colors[j] < 0:
-                used = {int(colors[i]) for i in near[j]}
-                colors[j] = next(c for c in range(n) if c not in used)
-                waiting += near[j]
-    return colors
-
-
 @dataclass(frozen=True, eq=False)
 class Summed:
     """A group of variables that hang together, and their sum.
@@ -359,6 +248,8 @@ class Summed:
         What the variables are drawn from.
     replaced : list of Variable
         Observed variables and potentials whose terms are in the sum.
+    scan : Scan or None
+        What counts contribute to it value by value, if there are any without an end.
     """
 
     ranges: list[Range]
@@ -366,6 +257,7 @@ class Summed:
     exact: Variable
     steps: list[SumStep]
     replaced: list[Variable]
+    scan: Scan | None = None
 
 
 def children_of(model: pm.Model, rv: Variable) -> list[Variable]:
@@ -374,8 +266,17 @@ def children_of(model: pm.Model, rv: Variable) -> list[Variable]:
     return [v for v in every if v is not rv and rv in related([v], model.basic_RVs)]
 
 
-def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed:
+def sum_of(
+    model: pm.Model, group: Sequence[Variable], ends: Mapping[str, int] | None = None
+) -> Summed:
     """Sum out a group of variables.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    group : sequence of Variable
+    ends : mapping of str to int, optional
+        How far counts have to go at least, by name.
 
     Raises
     ------
@@ -386,8 +287,14 @@ def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed:
     try:
         terms = log_terms(model, group, plain)
         points = _points(model, group, terms, plain)
-        ranges = [range_of(model, rv, plain, points) for rv in group]
-        exact, short, constant = build_tables(terms, ranges, points)
+        least = {} if ends is None else ends
+        ranges = [range_of(model, rv, plain, points, least.get(rv.name, 0)) for rv in group]
+        parts, scan = terms_by_scope(terms, ranges, points), None
+        if any(r.is_open for r in ranges):
+            first = {v: values[0] for v, values in points.items()}
+            scan = scan_of(model, group, ranges, parts, plain, first)
+            ranges = [_bounded(r) for r in longer(ranges, scan, points)]
+        exact, short, constant = build_tables(parts, ranges, points)
         total, steps = eliminate(short)
         total = total + constant
         slowly = total if short is exact else eliminate(exact)[0] + constant
@@ -401,7 +308,10 @@ def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed:
     total, slowly, *tables = graph_replace(graphs, back, strict=False)
     steps = [step._replace(log_p=table) for step, table in zip(steps, tables, strict=True)]
     sums = [v for rv in group for v in children_of(model, rv) if v not in group]
-    return Summed(ranges, total, slowly, steps, list(dict.fromkeys(sums)))
+    if scan is not None:  # the counts stay plain in it: they are looked at one by one
+        others = {plain[rv]: rv for rv in model.free_RVs if rv not in group}
+        scan = scan.of(graph_replace(scan.graphs, others, strict=False))
+    return Summed(ranges, total, slowly, steps, list(dict.fromkeys(sums)), scan)
 
 
 def compare_tables(

@@ -12,18 +12,19 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 
 from pymc_tempering.arguments import listed
-from pymc_tempering.exceptions import ModelError, warn_user
+from pymc_tempering.core.findings import Finding
+from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.constrain import compile_over_draws
 from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import Layout, model_layout
-from pymc_tempering.model.python_mode import python_mode
-from pymc_tempering.summed.angles import angle_of
+from pymc_tempering.model.python_mode import compile_alone, python_mode
+from pymc_tempering.summed.angles import angle_of, log_slope
 from pymc_tempering.summed.elimination import draw_elements
+from pymc_tempering.summed.ends import KEPT, ends_needed, ends_of, lengthened
 from pymc_tempering.summed.groups import Summed
 
-NEAR_END, CUT_OFF = 0.8, 0.001
-"""Share of what was summed over behind which counts are near its end, and the share of draws there
-from which a warning comes."""
+N_LOOKED = 50
+"""Draws at which it is looked whether counts are summed far enough."""
 
 N_COMPARED, LARGEST_OFF, ROUNDED = 50, 1e-5, 1e-9
 """Draws at which sums by short ways are compared with those without, and the largest error there:
@@ -43,6 +44,8 @@ class Recovery:
         Value variables of all that was taken out.
     cuts : dict of str to array
         Where circles were cut, by the names of the variables.
+    ends : dict of str to int
+        How far counts have to be summed at least, by name: what a check finds is noted there.
     """
 
     def __init__(
@@ -53,13 +56,15 @@ class Recovery:
         leaves: Sequence[Variable],
         values: dict[Variable, Variable],
         cuts: dict[str, np.ndarray],
+        ends: dict[str, int],
     ) -> None:
         self.whole, self.without = whole, without
         self.groups, self.leaves, self.values, self.cuts = groups, leaves, values, cuts
+        self.ends = ends
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions."""
-        compiled = ("tables", "off", "leaf_draws")
+        compiled = ("tables", "off", "leaf_draws", "scans")
         return {name: value for name, value in vars(self).items() if name not in compiled}
 
     @cached_property
@@ -103,12 +108,25 @@ class Recovery:
 
     def __call__(self, xs: np.ndarray) -> np.ndarray:
         """Draw what was summed out, at rows of `xs`, shape (n, d)."""
+        return self._recovered(xs)[0]
+
+    def log_change(self, xs: np.ndarray) -> np.ndarray:
+        """Log density of the whole model less that of the one without, at rows, shape (n,).
+
+        The whole model is taken at what is drawn there, and without the density of the leaves.
+        """
+        return self._recovered(xs)[1]
+
+    def _recovered(self, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Draw what was taken out; also the change of the log density, without the leaves."""
         here, there = self.layouts
-        columns = here.unravel(xs)
+        columns, change = here.unravel(xs), np.zeros(len(xs))
         rngs = [np.random.default_rng(row.view(np.uint32)) for row in np.ascontiguousarray(xs)]
         steps = iter(self.tables(list(columns.values())) if self.groups else [])
         for group in self.groups:
-            columns |= self._of_group(group, [next(steps) for _ in group.steps], rngs)
+            drawn, log_p = self._of_group(group, [next(steps) for _ in group.steps], rngs)
+            columns |= drawn
+            change += log_p
         if self.leaves:
             draw, known, rows = self.leaf_draws, list(columns.values()), []
             for i, rng in enumerate(rngs):
@@ -118,16 +136,29 @@ class Recovery:
         for name, place in self.cuts.items():
             there_name = self.whole.rvs_to_values[self.whole[name]].name
             here_name = self.without.rvs_to_values[self.without[name]].name
+            change -= log_slope(columns[here_name]).reshape(len(xs), -1).sum(axis=1)
             columns[there_name] = angle_of(columns[here_name], place)
         flat = [columns[name].reshape(len(xs), -1) for name in there.names]
-        return np.concatenate(flat, axis=1, dtype=float)
+        return np.concatenate(flat, axis=1, dtype=float), change
 
-    def check(self, xs: np.ndarray) -> None:
+    @cached_property
+    def scans(self) -> list[tuple[Summed, Callable[..., list[np.ndarray]]]]:
+        """Groups with counts, and functions of values of what is left, of the group, and a scan."""
+        found = []
+        for group in self.groups:
+            if group.scan is not None:
+                graphs = self.without.replace_rvs_by_values(group.scan.graphs)
+                inputs = [*self.without.value_vars, *(r.plain for r in group.ranges)]
+                found.append((group, compile_alone([*inputs, group.scan.values], graphs)))
+        return found
+
+    def check(self, xs: np.ndarray) -> list[Finding]:
         """Check at some draws that short ways are right, and that counts are summed far enough.
 
         Raises
         ------
         ModelError
+            A short way is not right.
         """
         columns = list(self.layouts[0].unravel(xs).values())
         found = self.off([column[:N_COMPARED] for column in columns])
@@ -135,11 +166,38 @@ class Recovery:
             worst = np.nanmax(np.abs(off) - ROUNDED * np.abs(exact), initial=0.0)
             if worst > LARGEST_OFF:
                 raise ModelError(self._not_summed(f"is off by {worst:.2g} nats"))
-        counts = [r for group in self.groups for r in group.ranges if r.is_open]
-        drawn = self.layouts[1].unravel(self(xs)) if counts else {}
-        for r in counts:
-            if (drawn[self.values[r.rv].name] > NEAR_END * r.most).mean() > CUT_OFF:
-                warn_user(self._not_summed(f"ends at {r.most - 1}, and draws are near that"))
+        findings = []
+        for group, function in self.scans:
+            findings += self._beyond_ends(group, function, xs[:N_LOOKED])
+        return findings
+
+    def _beyond_ends(
+        self, group: Summed, function: Callable[..., list[np.ndarray]], xs: np.ndarray
+    ) -> list[Finding]:
+        """Look at counts beyond their ends, at some draws; what sums lack is noted."""
+        assert group.scan is not None
+        here, there = self.layouts
+        columns = [*here.unravel(xs).values()]
+        drawn = there.unravel(self(xs))
+        columns += [drawn[self.values[r.rv].name].astype(r.plain.dtype) for r in group.ranges]
+        looks = [
+            lambda values, row=[column[i] for column in columns]: function(*row, values)
+            for i in range(len(xs))
+        ]
+        ends = ends_of(group.ranges)
+        with np.errstate(all="ignore"):
+            needed, _, unknown = ends_needed(looks, group.scan, ends, KEPT, beyond=True)
+        longer = lengthened(group.ranges, needed.max(axis=0, initial=0))
+        findings, start = [], 0
+        for old, new in zip(group.ranges, longer, strict=True):
+            name, own = old.rv.name, unknown[start : start + old.first.size]
+            start += old.first.size
+            if new is not old:
+                self.ends[name] = int(new.n_values.max())
+                findings.append(Finding("sum_too_short", name, f"{old.most - 1}", "unchecked"))
+            elif own.any():
+                findings.append(Finding("sum_without_end", name, f"{old.most - 1}", "unchecked"))
+        return findings
 
     def _not_summed(self, why: str) -> str:
         """Sentences about a sum that is not exact."""
@@ -152,14 +210,14 @@ class Recovery:
 
     def _of_group(
         self, group: Summed, log_p: list[np.ndarray], rngs: Sequence[np.random.Generator]
-    ) -> dict[str, np.ndarray]:
-        """Draws of the variables of a group, by value variable."""
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Draws of the variables of a group, by value variable, and their log probability."""
         n = sum(r.first.size for r in group.ranges)
         uniform = np.array([rng.random(n) for rng in rngs])
-        places = draw_elements(group.steps, log_p, uniform)
+        places, log_probability = draw_elements(group.steps, log_p, uniform)
         columns, start = {}, 0
         for r in group.ranges:
             own = places[:, start : start + r.first.size].reshape(-1, *r.first.shape)
             columns[self.values[r.rv].name] = r.at(own)
             start += r.first.size
-        return columns
+        return columns, log_probability

@@ -21,8 +21,12 @@ from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.new_data import copy_of
 from pymc_tempering.model.origin import Origin
 from pymc_tempering.summed.angles import circular, cut_angles
-from pymc_tempering.summed.groups import Summed, children_of, related, sum_of
+from pymc_tempering.summed.groups import Summed, children_of, sum_of
+from pymc_tempering.summed.parts import related
 from pymc_tempering.summed.recover import Recovery
+
+ENDS = "ends of sums"
+"""Under which they are kept beside a model."""
 
 
 def without_sums(
@@ -65,11 +69,25 @@ def sum_out(model: pm.Model, keep: Collection[str] = ()) -> pm.Model:
     left = [rv for rv in model.free_RVs if is_discrete(rv) and rv.name not in keep]
     if not left and not circular(model):
         return model
-    found = remembered(model, ("summed", tuple(sorted(keep))), lambda: _without(model, keep))
+    ends = known_ends(model)
+    key = ("summed", tuple(sorted(keep)), tuple(sorted(ends.items())))
+    found = remembered(model, key, lambda: _without(model, keep, ends))
     return model if found is None else found
 
 
-def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
+def known_ends(model: pm.Model) -> dict[str, int]:
+    """How far counts of a model have to be summed at least, by name, as checks have found."""
+    return remembered(model, ENDS, dict[str, int])
+
+
+def set_ends(model: pm.Model, ends: Mapping[str, int]) -> None:
+    """Have sums go as far as in a run that was stored."""
+    known = known_ends(model)
+    known.clear()
+    known.update(ends)
+
+
+def _without(model: pm.Model, keep: Collection[str], ends: dict[str, int]) -> pm.Model | None:
     """Make such a model; None if no variable can go, or none would be left."""
     check_indices(model)  # sums would select by all values of a label
     copy = copy_of(model)
@@ -84,7 +102,7 @@ def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
     failed: dict[str, RewriteError] = {}
     for together in _groups(copy, rest):
         try:
-            summed.append(sum_of(copy, together))
+            summed.append(sum_of(copy, together, ends))
         except RewriteError as error:
             failed[listed([rv.name for rv in together])] = error
     changed = bool(leaves or summed or circular(copy))
@@ -96,8 +114,11 @@ def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
         remove(copy, [r.rv for r in group.ranges])
     if changed:
         whole = copy_of(model)
-        recovery = Recovery(whole, copy, summed, leaves, values, cut_angles(copy))
-        copy.summed_from = Origin(whole, recovery, recovery.check)
+        recovery = Recovery(whole, copy, summed, leaves, values, cut_angles(copy), ends)
+        copy.summed_from = Origin(
+            whole, recovery, recovery.check, recovery.log_change,
+            leaves=tuple(rv.name for rv in leaves), ends=dict(ends),
+        )  # fmt: skip
     for names, why in failed.items():
         give_up(copy if changed else model, "not_summed", names, why)
     return copy if changed else None

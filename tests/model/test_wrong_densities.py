@@ -107,3 +107,36 @@ def test_lkj_priors_of_an_older_pymc_are_refused(monkeypatch):
             pmt.exceptions.ModelError, match=r"'prior' has an LKJ prior, and PyMC 6"
         ):
             check_model(model)
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (
+            lambda mu: pm.Truncated("y", pm.Poisson.dist(mu), lower=0.5, observed=[1, 2]),
+            "lower=0.5",
+        ),
+        (
+            lambda mu: pm.Censored("y", pm.Poisson.dist(mu), None, 2.5, observed=[1, 2.5]),
+            "upper=2.5",
+        ),
+    ],
+    ids=["truncated", "censored"],
+)
+def test_whole_numbers_that_end_between_two_are_refused(write, words):
+    """The first lacks log(1 - exp(-mu)) a datum: PyMC divides by P(n > -.5), and 0 is left out."""
+    with pm.Model() as model:
+        write(pm.Gamma("mu", 2, 2))
+    with pytest.raises(
+        pmt.exceptions.ModelError, match=f"'y' is a .* of whole numbers with {words}"
+    ):
+        check_model(model)
+
+
+def test_bounds_at_whole_numbers_and_of_real_ones_are_taken():
+    with pm.Model() as model:
+        mu = pm.Gamma("mu", 2, 2)
+        pm.Truncated("y", pm.Poisson.dist(mu), lower=1, observed=[1, 2])
+        pm.Censored("z", pm.Poisson.dist(mu), None, 2, observed=[1, 2])
+        pm.Truncated("x", pm.Normal.dist(mu), lower=0.5, observed=[1, 2])
+    check_model(model)

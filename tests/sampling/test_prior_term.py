@@ -48,18 +48,7 @@ def without_draws():
     return model, None, gaussian_evidence(Y, np.eye(5) + 5.0, 0.5)
 
 
-def intrinsic():
-    """A random field that PyMC cannot draw: its sum is held near zero."""
-    adjacency = np.diag(np.ones(4), 1) + np.diag(np.ones(4), -1)
-    with pm.Model() as model:
-        phi = pm.ICAR("phi", W=adjacency, sigma=0.7, zero_sum_stdev=0.05)
-        pm.Normal("y", phi, 0.5, observed=Y - Y.mean())
-    laplacian = np.diag(adjacency.sum(axis=1)) - adjacency
-    precision = laplacian / 0.49 + np.ones((5, 5)) / (5 * 0.05) ** 2
-    return model, None, gaussian_evidence(Y - Y.mean(), np.linalg.inv(precision) + 0.25 * np.eye(5))
-
-
-CASES = (by_potential, flat_with_potential, two_likelihoods, without_draws, intrinsic)
+CASES = (by_potential, flat_with_potential, two_likelihoods, without_draws)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

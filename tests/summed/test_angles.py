@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pymc.dims as pmd
 import pytensor
 import pytensor.tensor as pt
 import pytest
@@ -113,3 +114,15 @@ def test_labels_have_their_law_given_the_angles():
     p = density[:, 1] / density.sum(axis=1)
     error = np.sqrt(p * (1 - p) / 3000)
     assert (np.abs(rows[:, 2:].mean(axis=0) - p) < 4.5 * error).all()
+
+
+def test_an_angle_of_pymc_dims_is_cut_too():
+    """Left on its circle, which has no end on the line, log Z was log(2 pi) too high."""
+    with pm.Model(coords={"row": range(Y.size)}) as model:
+        mu = pmd.VonMises("mu", 0.0, 0.5)
+        pmd.VonMises("y", mu, 2.0, observed=pmd.Data("data", Y, dims="row"))
+    idata = pmt.sample(model=model, random_seed=1, quiet=True, cores=1)
+    found = pmt.log_marginal_likelihood(idata)
+    assert found.verdict == "ok"
+    assert abs(found.log_z - exact_direction()) < 4.0 * found.mcse < 0.05
+    assert abs(idata.posterior["mu"]).max() <= np.pi

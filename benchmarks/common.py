@@ -21,14 +21,23 @@ import numpy as np
 import pytensor
 from pytensor.graph.replace import vectorize_graph
 
+from benchmarks.private import (
+    N_STEPS,
+    REFERENCES,
+    Call,
+    Job,
+    Options,
+    Outcome,
+    Prior,
+    choose_plan,
+    compile_model,
+    estimate,
+    goal_of,
+    on_all,
+    run_rounds,
+)
 from pymc_tempering import testsystems
-from pymc_tempering.chain.loop import N_STEPS
-from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.call import REFERENCES, Call, Job, Options, goal_of
-from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.rounds import Outcome, estimate, run_rounds
+from pymc_tempering.kernels import HMC
 from pymc_tempering.testsystems import TestSystem
 
 LEGS = ("prior_warmup", "fit", "looks", "scouts", "reference_draws", "run")

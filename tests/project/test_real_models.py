@@ -1,21 +1,12 @@
 """The benchmark of real models: its formulas against other ways, and what its table calls right."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-# For these imports alone: it has modules named as folders of tests are.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import real_models
-import real_models_exact as exact
-import real_models_integrals as integrals
-import real_models_table as tables
-from real_models_list import all_models
-
-sys.path.pop()
+from benchmarks.compare import real_models, real_models_table as tables
+from benchmarks.models.real_models_list import all_models
+from benchmarks.truths import real_models_exact as exact, real_models_integrals as integrals
 
 MODELS = all_models()
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import RESULTS, save
-from benchmarks.compare.exoplanets_table import CASES, NOTES, PlanetRun, judge, table
+from benchmarks.compare.exoplanets_table import CASES, NOTES, PlanetRun, failures, table
 from benchmarks.fresh_runs import Line, RunsFile, fill, lines_of, print_runs, said
 from benchmarks.models.exoplanets_model import DATA, planets_model
 
@@ -136,7 +136,7 @@ def main() -> None:
     if not runs:
         return
     settings = {
-        **judge(runs),
+        "failed runs": failures(runs),
         "runs": file.path.name,
         "limit": f"{args.limit:.0f} CPU seconds a run",
         "load average at the end": f"{os.getloadavg()[0]:.2f}",

@@ -12,17 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.common import (
-    Row,
-    Run,
-    check_same_as_sample,
-    earlier_rows,
-    parser,
-    run_many,
-    save,
-    system,
-    worker_pool,
-)
+from benchmarks import common
 
 DEFAULT_MODELS = (
     "gaussian", "regression", "noisy_regression", "binomial", "hierarchical", "schools",
@@ -50,9 +40,9 @@ NOTES = {
 }
 
 
-def summarize(name: str, runs: Sequence[Run]) -> Row:
+def summarize(name: str, runs: Sequence[common.Run]) -> common.Row:
     """Compare what the runs stated with what was true."""
-    exact = system(name).log_evidence
+    exact = common.system(name).log_evidence
     error = np.array([run.log_z for run in runs]) - exact
     mcse = np.array([run.mcse for run in runs])
     finite = np.isfinite(mcse)
@@ -63,7 +53,7 @@ def summarize(name: str, runs: Sequence[Run]) -> Row:
     n = len(runs)
     return {
         "model": name,
-        "dim": system(name).dim,
+        "dim": common.system(name).dim,
         "n": n,
         "estimator": Counter(run.method for run in runs).most_common(1)[0][0],
         "bias": float(error.mean()),
@@ -90,12 +80,12 @@ def summarize(name: str, runs: Sequence[Run]) -> Row:
     }
 
 
-def write_runs(path: Path, runs: dict[str, list[Run]]) -> None:
+def write_runs(path: Path, runs: dict[str, list[common.Run]]) -> None:
     """Write a line for each run, for a closer look at those that are off."""
     with path.open("w") as file:
         file.write("model,seed,exact,log_z,mcse,verdict,n_tours,ess,seconds,tail,warnings\n")
         for name, of_model in runs.items():
-            exact = system(name).log_evidence
+            exact = common.system(name).log_evidence
             for run in sorted(of_model, key=lambda run: run.seed):
                 said = " / ".join(run.warnings).replace('"', "'")
                 file.write(
@@ -104,14 +94,14 @@ def write_runs(path: Path, runs: dict[str, list[Run]]) -> None:
                 )
 
 
-def place_of(row: Row) -> int:
+def place_of(row: common.Row) -> int:
     """Place of a model's row in the table."""
     name = str(row["model"])
     return DEFAULT_MODELS.index(name) if name in DEFAULT_MODELS else len(DEFAULT_MODELS)
 
 
 def main() -> None:
-    arguments = parser(__doc__, 500, DEFAULT_MODELS)
+    arguments = common.parser(__doc__, 500, DEFAULT_MODELS)
     arguments.add_argument("--draws", type=int, help="by default as many as suffice")
     arguments.add_argument("--target-mcse", type=float, help="of every run, in nats")
     arguments.add_argument("--chains", type=int, default=4)
@@ -120,12 +110,14 @@ def main() -> None:
     arguments.add_argument("--keep", action="store_true", help="rows of other models stay")
     args = arguments.parse_args()
     seeds = range(args.seed, args.seed + args.repeats)
-    check_same_as_sample(args.models[0], args.seed, args.reference)
+    common.check_same_as_sample(args.models[0], args.seed, args.reference)
     name_of_table = f"calibration_{args.reference}" + ("_target" if args.target_mcse else "")
     rows = (
-        earlier_rows(args.out / f"{name_of_table}.csv", "model", args.models) if args.keep else []
+        common.earlier_rows(args.out / f"{name_of_table}.csv", "model", args.models)
+        if args.keep
+        else []
     )
-    runs: dict[str, list[Run]] = {}
+    runs: dict[str, list[common.Run]] = {}
     how = {"draws": args.draws, "chains": args.chains, "reference": args.reference}
     how |= {"target_mcse": args.target_mcse} if args.target_mcse else {}
     settings = {
@@ -134,10 +126,10 @@ def main() -> None:
         **NOTES,
     }
     title = "Calibration of the stated error of log Z"
-    with worker_pool(args.workers) as pool:
+    with common.worker_pool(args.workers) as pool:
         for name in args.models:
             started = perf_counter()
-            runs[name] = list(run_many(pool, name, seeds, **how))
+            runs[name] = list(common.run_many(pool, name, seeds, **how))
             rows.append(summarize(name, runs[name]))
             row = rows[-1]
             print(
@@ -145,7 +137,7 @@ def main() -> None:
                 f"{row['warned']:.1%} ({perf_counter() - started:.0f} s)",
                 flush=True,
             )
-            save(name_of_table, sorted(rows, key=place_of), args.out, title, settings)
+            common.save(name_of_table, sorted(rows, key=place_of), args.out, title, settings)
             if args.runs:
                 write_runs(args.runs, runs)
 

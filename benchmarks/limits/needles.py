@@ -29,10 +29,16 @@ import pytensor
 from scipy.special import logit, ndtri
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import MODELS, Outcome, Row, parser, run_and_keep, run_once, save, system
+from benchmarks.common import MODELS, Row, parser, run_and_keep, run_once, save, system
 from benchmarks.compare.peers import Stopwatch, runs_file, seeds_of, smc_and_draws
 from benchmarks.models.needles_placed import Placed
-from benchmarks.private import compile_constrain, model_layout, search_module as search, send_scouts
+from benchmarks.private import (
+    Outcome,
+    compile_constrain,
+    model_layout,
+    search_module as search,
+    send_scouts,
+)
 from pymc_tempering import testsystems
 from pymc_tempering.testsystems import TestSystem
 

@@ -7,18 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from scipy.stats import beta, gamma, norm, poisson
 
-from benchmarks.truths.discrete_family_truth import (
-    BIT,
-    Point,
-    Problem,
-    log_bernoulli,
-    of_beta,
-    of_gamma,
-    of_normal,
-    pick,
-    taken,
-    whole,
-)
+from benchmarks.truths import discrete_family_truth as sums
 
 
 def forward(seen: Sequence[Sequence[np.ndarray]], move: Sequence[Sequence]) -> np.ndarray:
@@ -32,7 +21,7 @@ def forward(seen: Sequence[Sequence[np.ndarray]], move: Sequence[Sequence]) -> n
 
 def staying(rng: np.random.Generator, k: int) -> tuple[int, int, np.ndarray]:
     """Draw the prior of the chance to stay, and a matrix of moves from it."""
-    a, b = whole(rng, 3, 8), whole(rng, 1, 3)
+    a, b = sums.whole(rng, 3, 8), sums.whole(rng, 1, 3)
     stay = rng.beta(a, b, 2) if k == 2 else np.full(k, rng.uniform(0.6, 0.9))
     return a, b, np.diag(stay) + (1 - np.eye(k)) * ((1 - stay) / (k - 1))[:, None]
 
@@ -50,9 +39,9 @@ def moves(stay: Sequence) -> list[list]:
     return [[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]]
 
 
-def hidden_markov(rng: np.random.Generator, most: int | None = None) -> Problem:
+def hidden_markov(rng: np.random.Generator, most: int | None = None) -> sums.Problem:
     """Chain of two or three states, one Categorical for each step; normal readings."""
-    k, steps = whole(rng, 2, 4), whole(rng, 15, 41, most)
+    k, steps = sums.whole(rng, 2, 4), sums.whole(rng, 15, 41, most)
     scale, sd = float(rng.uniform(1.5, 4)), float(rng.uniform(0.5, 1.2))
     a, b, move = staying(rng, k)
     y = rng.normal(rng.normal(0, scale, k)[walk(rng, move, steps)], sd)
@@ -64,7 +53,7 @@ def hidden_markov(rng: np.random.Generator, most: int | None = None) -> Problem:
             states.append(pm.Categorical(f"s{t}", table[states[-1]]))
         pm.Normal("y", mu[pt.stack(states)], sd, observed=y)
 
-    def log_joint(point: Point) -> float:
+    def log_joint(point: sums.Point) -> float:
         s = np.array([int(point[f"s{t}"]) for t in range(steps)])
         table = np.array(moves(point["stay"])) if k == 2 else move
         out = norm.logpdf(point["mu"], 0, scale).sum() + norm.logpdf(y, point["mu"][s], sd).sum()
@@ -78,21 +67,21 @@ def hidden_markov(rng: np.random.Generator, most: int | None = None) -> Problem:
         return out + forward(seen, moves(stay) if k == 2 else move)
 
     axes = (
-        *[of_beta(24)] * (2 if k == 2 else 0),
-        *[of_normal(0, scale, 300 if k == 2 else 170)] * k,
+        *[sums.of_beta(24)] * (2 if k == 2 else 0),
+        *[sums.of_normal(0, scale, 300 if k == 2 else 170)] * k,
     )
     names = ["stay", "mu"] if k == 2 else ["mu"]
     unknown = {f"s{t}": np.arange(k) for t in range(steps)}
     told = f"{k} states, {steps} steps"
-    return Problem(model, told, axes, log_joint, log_sum, taken(*names), unknown)
+    return sums.Problem(model, told, axes, log_joint, log_sum, sums.taken(*names), unknown)
 
 
-def markov_potential(rng: np.random.Generator, most: int | None = None) -> Problem:
+def markov_potential(rng: np.random.Generator, most: int | None = None) -> sums.Problem:
     """Chain of two or three states as one vector, whose moves are a Potential; counts."""
-    k, steps = whole(rng, 2, 4), whole(rng, 15, 41, most)
-    shape, rate = whole(rng, 2, 5), float(rng.uniform(0.2, 1))
+    k, steps = sums.whole(rng, 2, 4), sums.whole(rng, 15, 41, most)
+    shape, rate = sums.whole(rng, 2, 5), float(rng.uniform(0.2, 1))
     a, b, move = staying(rng, k)
-    law = pick(rng, "Categorical", "DiscreteUniform")
+    law = sums.pick(rng, "Categorical", "DiscreteUniform")
     y = rng.poisson(rng.gamma(shape, 1 / rate, k)[walk(rng, move, steps)])
     with pm.Model() as model:
         rates = pm.Gamma("rates", shape, rate, shape=k)
@@ -104,7 +93,7 @@ def markov_potential(rng: np.random.Generator, most: int | None = None) -> Probl
         pm.Potential("moves", pt.log(table[s[:-1], s[1:]]).sum())
         pm.Poisson("y", rates[s], observed=y)
 
-    def log_joint(point: Point) -> float:
+    def log_joint(point: sums.Point) -> float:
         s, rates = point["s"], point["rates"]
         table = np.array(moves(point["stay"])) if k == 2 else move
         out = gamma.logpdf(rates, shape, scale=1 / rate).sum() + poisson.logpmf(y, rates[s]).sum()
@@ -120,18 +109,18 @@ def markov_potential(rng: np.random.Generator, most: int | None = None) -> Probl
         return out - (steps - 1) * np.log(k) + forward(seen, moves(stay) if k == 2 else move)
 
     axes = (
-        *[of_beta(24)] * (2 if k == 2 else 0),
-        *[of_gamma(shape, rate, 100 if k == 2 else 150)] * k,
+        *[sums.of_beta(24)] * (2 if k == 2 else 0),
+        *[sums.of_gamma(shape, rate, 100 if k == 2 else 150)] * k,
     )
     names = ["stay", "rates"] if k == 2 else ["rates"]
     told, unknown = f"{law}, {k} states, {steps} steps", {"s": np.arange(k)}
-    return Problem(model, told, axes, log_joint, log_sum, taken(*names), unknown)
+    return sums.Problem(model, told, axes, log_joint, log_sum, sums.taken(*names), unknown)
 
 
-def two_switches(rng: np.random.Generator, most: int | None = None) -> Problem:
+def two_switches(rng: np.random.Generator, most: int | None = None) -> sums.Problem:
     """Change point, and a switch at each time: a zero of its own kind, or a wild reading."""
-    form, n = pick(rng, "zeros", "wild"), whole(rng, 15, 51, most)
-    shape, rate, c = whole(rng, 2, 5), float(rng.uniform(0.2, 1)), whole(rng, 1, 6)
+    form, n = sums.pick(rng, "zeros", "wild"), sums.whole(rng, 15, 51, most)
+    shape, rate, c = sums.whole(rng, 2, 5), float(rng.uniform(0.2, 1)), sums.whole(rng, 1, 6)
     scale, sd = float(rng.uniform(1, 4)), float(rng.uniform(0.3, 1))
     wide = sd * float(rng.uniform(4, 10))
     after, odd = np.arange(n) >= rng.integers(1, n), rng.random(n) < rng.beta(2, 2 + c)
@@ -156,11 +145,11 @@ def two_switches(rng: np.random.Generator, most: int | None = None) -> Problem:
             return gamma.logpdf(mean, shape, scale=1 / rate)
         return norm.logpdf(mean, 0, scale)
 
-    def log_joint(point: Point) -> float:
+    def log_joint(point: sums.Point) -> float:
         early, late, odd = point["early"], point["late"], point["odd"]
         mean = np.where(np.arange(n) < point["switch"], early, late)
         out = log_prior(early) + log_prior(late) + beta.logpdf(point["share"], 1, c)
-        out += log_bernoulli(odd, point["share"]).sum() - np.log(n - 1)
+        out += sums.log_bernoulli(odd, point["share"]).sum() - np.log(n - 1)
         if form == "zeros":
             return out + poisson.logpmf(y, mean * (1 - odd)).sum()
         return out + norm.logpdf(y, mean, np.where(odd, wide, sd)).sum()
@@ -180,7 +169,9 @@ def two_switches(rng: np.random.Generator, most: int | None = None) -> Problem:
         prior = log_prior(early) + log_prior(late) + beta.logpdf(share, 1, c)
         return out + prior - np.log(n - 1)
 
-    mean = of_gamma(shape, rate, 90) if form == "zeros" else of_normal(0, scale, 120)
-    axes, unknown = (of_beta(32), mean, mean), {"switch": np.arange(1, n), "odd": BIT}
+    mean = sums.of_gamma(shape, rate, 90) if form == "zeros" else sums.of_normal(0, scale, 120)
+    axes, unknown = (sums.of_beta(32), mean, mean), {"switch": np.arange(1, n), "odd": sums.BIT}
     told = f"{form}, {n} times"
-    return Problem(model, told, axes, log_joint, log_sum, taken("share", "early", "late"), unknown)
+    return sums.Problem(
+        model, told, axes, log_joint, log_sum, sums.taken("share", "early", "late"), unknown
+    )

@@ -7,12 +7,7 @@ import numpy as np
 from benchmarks.models.random_programs_families import Values
 from benchmarks.models.random_programs_language import Dist
 from benchmarks.models.random_programs_vectors import SPACES, VECTORS, compositions, sizes_of
-from benchmarks.truths.random_programs_densities import (
-    is_discrete,
-    log_density,
-    single_density,
-    support_of,
-)
+from benchmarks.truths import random_programs_densities as densities
 from benchmarks.truths.random_programs_places import place
 
 type Array = np.ndarray
@@ -32,15 +27,15 @@ def sample(dist: Dist, shape: tuple[int, ...], env: Values, rng: Rng) -> Array:
     if dist.family == "Censored":
         x, limits = sample(dist.parts[0], shape, env, rng), dict(dist.args)
         return np.clip(x, limits["lower"], limits["upper"])
-    if is_discrete(dist):
+    if densities.is_discrete(dist):
         x = np.arange(0.0, 200.0)
         grid = np.tile(x.reshape(-1, *(1,) * len(shape)), (1, *shape))
-        logs = single_density(dist, grid, env)
+        logs = densities.single_density(dist, grid, env)
     else:
         w = np.linspace(-5, 5, 1001).reshape(-1, *(1,) * len(shape)) * np.ones(shape)
-        low, high = support_of(dist, env, w.ndim)
+        low, high = densities.support_of(dist, env, w.ndim)
         grid, log_jac = place(w, low, high)
-        logs = single_density(dist, grid, env) + log_jac
+        logs = densities.single_density(dist, grid, env) + log_jac
     weights = np.exp(logs - logs.max(axis=0))
     cdf = np.cumsum(weights, axis=0)
     below = cdf < rng.random(shape) * cdf[-1]
@@ -63,7 +58,7 @@ def _sample_vectors(dist: Dist, shape: tuple[int, ...], env: Values, rng: Rng) -
             w = rng.normal(scale=1.2, size=(3000, sizes_of(space, dist.core)))
             x, log_jac = SPACES[space](w, dist.core)
             log_jac = log_jac + 0.5 * np.sum(w**2, axis=1) / 1.44
-        logs = log_density(dist, x, env) + log_jac
+        logs = densities.log_density(dist, x, env) + log_jac
         p = np.exp(logs - logs.max())
         rows.append(x[rng.choice(len(x), p=p / p.sum())])
     return np.array(rows).reshape(1, *shape, *dist.core)

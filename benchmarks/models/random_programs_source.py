@@ -5,17 +5,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from benchmarks.models.random_programs_language import (
-    Argument,
-    Deterministic,
-    Dist,
-    Item,
-    Link,
-    Observed,
-    Potential,
-    Program,
-    Unknown,
-)  # fmt: skip
+from benchmarks.models import random_programs_language as language  # fmt: skip
 from benchmarks.models.random_programs_vectors import DT, VECTORS, ZERO_SUM_STDEV, W
 from benchmarks.truths.random_programs_formulas import PDF_POINTS, X_POINTS
 
@@ -85,7 +75,7 @@ def constant(value: Any) -> str:
     return f"np.array({_list(value)})" if isinstance(value, tuple) else _number(value)
 
 
-def link_text(link: Link) -> str:
+def link_text(link: language.Link) -> str:
     """Text of a value computed from a variable."""
     x = link.source if link.index is None else f"{link.source}[{link.index}]"
     match link.form:
@@ -102,12 +92,12 @@ def link_text(link: Link) -> str:
     return x
 
 
-def argument_text(value: Argument) -> str:
+def argument_text(value: language.Argument) -> str:
     """Text of an argument."""
-    return link_text(value) if isinstance(value, Link) else constant(value)
+    return link_text(value) if isinstance(value, language.Link) else constant(value)
 
 
-def call(dist: Dist, name: str = "", more: tuple[str, ...] = ()) -> str:
+def call(dist: language.Dist, name: str = "", more: tuple[str, ...] = ()) -> str:
     """Text that makes a distribution, a variable of the model where it has a name."""
     family = dist.family.split(" ")[0]
     start = f"pm.{family}(" if name else f"pm.{family}.dist("
@@ -117,7 +107,7 @@ def call(dist: Dist, name: str = "", more: tuple[str, ...] = ()) -> str:
     )
 
 
-def _arguments(dist: Dist) -> list[str]:
+def _arguments(dist: language.Dist) -> list[str]:
     args = {key: argument_text(value) for key, value in dist.args}
     parts = [call(part) for part in dist.parts]
     if dist.family in _POSITIONAL:
@@ -147,19 +137,19 @@ def _dims(name: str, shape: tuple[int, ...]) -> list[str]:
     return [f"{name}_{axis}" for axis in range(len(shape))]
 
 
-def item_text(item: Item, coords: bool) -> list[str]:
+def item_text(item: language.Item, coords: bool) -> list[str]:
     """Lines of a variable or a term."""
     match item:
-        case Deterministic():
+        case language.Deterministic():
             return [f'{item.name} = pm.Deterministic("{item.name}", {link_text(item.link)})']
-        case Potential():
+        case language.Potential():
             x = link_text(item.link)
             term = {
                 "square": f"-{item.b} * ({x} - {item.a}) ** 2",
                 "tilt": f"{item.b} * pm.math.tanh({x} - {item.a})",
             }[item.form]
             return [f'pm.Potential("{item.name}", {term})']
-        case Unknown():
+        case language.Unknown():
             return [_unknown_text(item, coords)]
     data, lines = constant(item.data), []
     if item.as_data:
@@ -172,7 +162,7 @@ def item_text(item: Item, coords: bool) -> list[str]:
     return [*lines, f"{item.name} = {call(item.dist, item.name, tuple(more))}"]
 
 
-def _unknown_text(item: Unknown, coords: bool) -> str:
+def _unknown_text(item: language.Unknown, coords: bool) -> str:
     shape = (*item.shape, *item.dist.core)
     more = [TRANSFORMS[item.transform]] if item.transform else []
     if item.transform == "ordered":
@@ -190,12 +180,12 @@ def _unknown_text(item: Unknown, coords: bool) -> str:
     return f"{target} = {call(item.dist, item.name, tuple(more))}"
 
 
-def source_of(program: Program) -> str:
+def source_of(program: language.Program) -> str:
     """Python source that builds the model as `model`."""
     lines = [line for item in program.items for line in item_text(item, program.coords)]
     names = [
-        (item.name, item.shape if isinstance(item, Unknown) else np.shape(item.data))
-        for item in program.items if isinstance(item, Unknown | Observed)
+        (item.name, item.shape if isinstance(item, language.Unknown) else np.shape(item.data))
+        for item in program.items if isinstance(item, language.Unknown | language.Observed)
     ]  # fmt: skip
     coords = {
         axis: list(range(size))
@@ -208,7 +198,7 @@ def source_of(program: Program) -> str:
     return f"{HEAD}{helpers}with pm.Model({given}) as model:\n{body}\n"
 
 
-def model_of(program: Program) -> pm.Model:
+def model_of(program: language.Program) -> pm.Model:
     """Build the PyMC model of a program."""
     names: dict[str, Any] = {}
     exec(source_of(program), names)  # our own text

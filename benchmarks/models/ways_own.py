@@ -12,21 +12,12 @@ import pytensor.xtensor as ptx
 from scipy.special import logsumexp
 from scipy.stats import bernoulli, halfnorm, multivariate_normal, norm, poisson
 
-from benchmarks.models.ways_kinds import (
-    COUNTS,
-    Kind,
-    Y,
-    log_integral,
-    truth_counts,
-    truth_groups,
-    truth_labels,
-    truth_normal,
-)
+from benchmarks.models import ways_kinds as kinds
 from benchmarks.models.ways_kinds_second import SPARSE, WAVE, truth_angle, truth_spikes
 from benchmarks.models.ways_writer import Way
 
 
-class Own(Kind):
+class Own(kinds.Kind):
     """A kind of one spelling: `write` is given its data and returns the model."""
 
     def build(self, way: Way) -> pm.Model:
@@ -92,7 +83,7 @@ def truth_field(y: np.ndarray) -> float:
         cov = height**2 * _near(len(y)) + np.eye(len(y))
         return float(halfnorm.logpdf(height, 0, 2) + multivariate_normal.logpdf(y, 0 * y, cov))
 
-    return log_integral(at, 0.0, 24.0)
+    return kinds.log_integral(at, 0.0, 24.0)
 
 
 def _angle(y: np.ndarray) -> pm.Model:
@@ -145,7 +136,7 @@ def truth_regression(y: np.ndarray) -> float:
         cov = sigma**2 * np.eye(len(y)) + 4 + np.outer(x, x)
         return float(halfnorm.logpdf(sigma, 0, 2) + multivariate_normal.logpdf(y, 0 * y, cov))
 
-    return log_integral(at, 1e-4, 24.0)
+    return kinds.log_integral(at, 1e-4, 24.0)
 
 
 def _centered(y: np.ndarray) -> pm.Model:
@@ -171,7 +162,7 @@ def truth_effects(y: np.ndarray) -> float:
         cov = np.eye(len(y)) + 4 + spread**2 * same
         return float(halfnorm.logpdf(spread, 0, 2) + multivariate_normal.logpdf(y, 0 * y, cov))
 
-    return log_integral(at, 0.0, 24.0)
+    return kinds.log_integral(at, 0.0, 24.0)
 
 
 def _poisson(y: np.ndarray) -> pm.Model:
@@ -204,18 +195,18 @@ def truth_logistic(y: np.ndarray) -> float:
 _as_they_are = partial(_effects, noncentered=False)
 DIMS, BAMBI = Way("pymc.dims"), Way("Bambi")
 
-OWN: list[tuple[Way, Kind]] = [
-    (DIMS, Own("continuous", Y, _normal, truth_normal, {})),
-    (DIMS, Own("hierarchical", Y, _groups, truth_groups, {})),
-    (DIMS, Own("labels", Y, _labels, truth_labels, {})),
-    (DIMS, Own("counts", COUNTS, _counts, truth_counts, {})),
-    (DIMS, Own("fields", Y, _field, truth_field, {})),
+OWN: list[tuple[Way, kinds.Kind]] = [
+    (DIMS, Own("continuous", kinds.Y, _normal, kinds.truth_normal, {})),
+    (DIMS, Own("hierarchical", kinds.Y, _groups, kinds.truth_groups, {})),
+    (DIMS, Own("labels", kinds.Y, _labels, kinds.truth_labels, {})),
+    (DIMS, Own("counts", kinds.COUNTS, _counts, kinds.truth_counts, {})),
+    (DIMS, Own("fields", kinds.Y, _field, truth_field, {})),
     (DIMS, Own("angles", WAVE, _angle, truth_angle, {})),
     (DIMS, Own("spike and slab", SPARSE, _spikes, truth_spikes, {})),
-    (BAMBI, Own("regression", Y, _regression, truth_regression, {})),
-    (BAMBI, Own("regression, centered", Y, _centered, truth_centered, {})),
-    (BAMBI, Own("group effects", Y, _effects, truth_effects, {})),
-    (BAMBI, Own("group effects as they are", Y, _as_they_are, truth_effects, {})),
-    (BAMBI, Own("counts by a line", COUNTS, _poisson, truth_poisson, {})),
+    (BAMBI, Own("regression", kinds.Y, _regression, truth_regression, {})),
+    (BAMBI, Own("regression, centered", kinds.Y, _centered, truth_centered, {})),
+    (BAMBI, Own("group effects", kinds.Y, _effects, truth_effects, {})),
+    (BAMBI, Own("group effects as they are", kinds.Y, _as_they_are, truth_effects, {})),
+    (BAMBI, Own("counts by a line", kinds.COUNTS, _poisson, truth_poisson, {})),
     (BAMBI, Own("hits by a line", HITS, _logistic, truth_logistic, {})),
 ]

@@ -24,14 +24,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from benchmarks.common import RESULTS, Row, save
-from benchmarks.models.rbm_data import (
-    RBM,
-    BernoulliReference,
-    digits,
-    drawn_bits,
-    large_machine,
-    trained_machine,
-)
+from benchmarks.models import rbm_data as machines
 from benchmarks.private import rts_log_z, rung_probabilities
 from pymc_tempering import TemperingWarning
 from pymc_tempering.arrays import ArrayDensity, annealing, temper
@@ -70,11 +63,11 @@ def ais_run(density: ArrayDensity, n: int, seed: int) -> float:
     return annealing(density, np.linspace(0.0, 1.0, n + 1)).ais(100, random_seed=seed).log_z
 
 
-def raise_run(rbm: RBM, density: ArrayDensity, n: int, seed: int) -> float:
+def raise_run(rbm: machines.RBM, density: ArrayDensity, n: int, seed: int) -> float:
     """Log Z by RAISE on 100 rows of the digits."""
     rng = np.random.default_rng(seed)
-    rows = digits()[0]
-    v = drawn_bits(rows[rng.choice(len(rows), size=100, replace=False)], rng)
+    rows = machines.digits()[0]
+    v = machines.drawn_bits(rows[rng.choice(len(rows), size=100, replace=False)], rng)
     ways = annealing(density, np.linspace(0.0, 1.0, n + 1))
     bounds = ways.raise_(v, rbm.complete, 1, random_seed=rng)
     return float(np.mean(rbm.log_marginal(v) - bounds.log_likelihood))
@@ -144,8 +137,8 @@ def told(head: Row, values: list[float], truth: float, seconds: float) -> Row:
 
 def compare(
     name: str,
-    rbm: RBM,
-    reference: BernoulliReference,
+    rbm: machines.RBM,
+    reference: machines.BernoulliReference,
     truth: float,
     lengths: list[int],
     repeats: dict[str, list[int]],
@@ -168,7 +161,7 @@ def compare(
     return rows
 
 
-def long_truth(rbm: RBM, reference: BernoulliReference, sweeps: int) -> float:
+def long_truth(rbm: machines.RBM, reference: machines.BernoulliReference, sweeps: int) -> float:
     """Log Z by long AIS and RTS, the mean of both."""
     density = rbm.density(reference)
     with warnings.catch_warnings():
@@ -231,16 +224,16 @@ def main() -> None:
     rows: list[Row] = rows_of_logs(args.kept) if args.kept else []
     for name in () if args.kept else args.machines:
         if name == "784 x 500":
-            rbm, reference, truth, source = large_machine()
+            rbm, reference, truth, source = machines.large_machine()
             truth = long_truth(rbm, reference, args.longest) if np.isnan(truth) else truth
         else:
-            (rbm, reference), source = trained_machine(100, args.updates), "ours"
+            (rbm, reference), source = machines.trained_machine(100, args.updates), "ours"
             truth = long_truth(rbm, reference, args.longest)
         rows += compare(f"{name} ({source})", rbm, reference, truth, lengths, repeats)
     settings = {
         "true log Z": "784 x 500: 451.27, of four long AIS runs (published 451.28); 784 x 100: "
         f"the mean of three AIS runs and one RTS run of {args.longest} sweeps",
-        "784 x 100": f"CD-1, {args.updates} updates of 100 rows, on {digits()[1]}",
+        "784 x 100": f"CD-1, {args.updates} updates of 100 rows, on {machines.digits()[1]}",
         "seconds": "column: CPU seconds of one run (of the longest of a repeat for RTS); in all "
         + (
             "not known: parts ran in calls of their own"

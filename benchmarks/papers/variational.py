@@ -16,23 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import RESULTS, save
-from benchmarks.papers.variational_runs import (
-    BLUE,
-    GRAY,
-    GREEN,
-    LVT,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VT,
-    Method,
-    Run,
-    annealed,
-    draw,
-    pictures,
-    run_all,
-    summary,
-)
+from benchmarks.papers import variational_runs as shared
 from pymc_tempering.variational.conjugate import FactorialMixture, Fit, GaussianMixture, svi
 
 CLOSE = 0.2
@@ -48,7 +32,7 @@ def figure1(args: argparse.Namespace) -> None:
     weights = np.array([0.7, 0.3])
     model = GaussianMixture(2, sd=1.0, prior_sd=10.0)
     grid = np.linspace(-8.0, 8.0, 81)
-    figure, axes = pictures().subplots(1, 4, figsize=(12.0, 3.3), layout="constrained")
+    figure, axes = shared.pictures().subplots(1, 4, figsize=(12.0, 3.3), layout="constrained")
     for ax, temperature in zip(axes, (20.0, 13.0, 8.5, 1.0), strict=True):
         values = np.empty((len(grid), len(grid)))
         inv_temp = np.full(len(x), 1.0 / temperature)
@@ -64,18 +48,20 @@ def figure1(args: argparse.Namespace) -> None:
         levels = values.max() - np.geomspace(1e-3, 1.0, 20)[::-1] * np.ptp(values)
         ax.contour(grid, grid, values.T, levels=levels, cmap="viridis", linewidths=0.8)
         best = np.unravel_index(values.argmax(), values.shape)
-        ax.plot(grid[best[0]], grid[best[1]], "o", color=ORANGE)
+        ax.plot(grid[best[0]], grid[best[1]], "o", color=shared.ORANGE)
         ax.set_title(f"T = {temperature:g}", loc="left")
         ax.set(xlabel="mean of the component of weight 0.7")
     axes[0].set_ylabel("mean of the component of weight 0.3")
     figure.savefig(args.out / "variational_figure1.png", dpi=130)
     methods = {
-        "VI": Method({"method": "vi"}, GRAY),
-        "AVI lin 20": Method(annealed(20, 20.0), SKY),
-        "AVI lin 60": Method(annealed(60, 20.0), BLUE),
-        "AVI exp 60": Method(annealed(60, 20.0, "exponential"), GREEN),
-        "VT": Method({"method": VT, "temperatures": np.geomspace(1.0, 20.0, 100)}, ORANGE),
-        "LVT": Method({"method": LVT}, PURPLE),
+        "VI": shared.Method({"method": "vi"}, shared.GRAY),
+        "AVI lin 20": shared.Method(shared.annealed(20, 20.0), shared.SKY),
+        "AVI lin 60": shared.Method(shared.annealed(60, 20.0), shared.BLUE),
+        "AVI exp 60": shared.Method(shared.annealed(60, 20.0, "exponential"), shared.GREEN),
+        "VT": shared.Method(
+            {"method": shared.VT, "temperatures": np.geomspace(1.0, 20.0, 100)}, shared.ORANGE
+        ),
+        "LVT": shared.Method({"method": shared.LVT}, shared.PURPLE),
     }
     held = np.concatenate([rng.normal(-4.0, 1.0, 700), rng.normal(4.0, 1.0, 300)])[:, None]
 
@@ -86,9 +72,9 @@ def figure1(args: argparse.Namespace) -> None:
         mean = np.sort(fit.posterior["mean"].values.ravel())
         return float(fit.log_predictive(held).mean()), int((np.abs(mean - [-4, 4]) < 1).sum())
 
-    runs = run_all(methods, range(args.seed, args.seed + args.repeats), fit, judge)
+    runs = shared.run_all(methods, range(args.seed, args.seed + args.repeats), fit, judge)
     settings = {"settings": "N = 100, weights 0.7 and 0.3 at -4 and 4, sd 1, prior sd 10"}
-    rows = summary(runs, methods, 2)
+    rows = shared.summary(runs, methods, 2)
     save("variational_figure1", rows, args.out, "Two Gaussians in one dimension", settings)
 
 
@@ -124,13 +110,15 @@ def factorial(args: argparse.Namespace) -> None:
     parts, x, held = toy(args.n_data, 0)
     model = FactorialMixture(8, sd=0.1**0.5, prior_sd=0.35**0.5, probability=0.3)
     methods = {
-        "VI": Method({"method": "vi"}, GRAY),
-        "AVI lin 10": Method(annealed(10, 10.0), SKY),
-        "AVI lin 100": Method(annealed(100, 10.0), BLUE),
-        "AVI exp 100": Method(annealed(100, 10.0, "exponential"), GREEN),
-        "VT": Method({"method": VT}, ORANGE),
-        "VT as printed": Method({"method": VT, "start": "uniform", "damping": 0.0}, "#B8860B"),
-        "LVT": Method({"method": LVT}, PURPLE),
+        "VI": shared.Method({"method": "vi"}, shared.GRAY),
+        "AVI lin 10": shared.Method(shared.annealed(10, 10.0), shared.SKY),
+        "AVI lin 100": shared.Method(shared.annealed(100, 10.0), shared.BLUE),
+        "AVI exp 100": shared.Method(shared.annealed(100, 10.0, "exponential"), shared.GREEN),
+        "VT": shared.Method({"method": shared.VT}, shared.ORANGE),
+        "VT as printed": shared.Method(
+            {"method": shared.VT, "start": "uniform", "damping": 0.0}, "#B8860B"
+        ),
+        "LVT": shared.Method({"method": shared.LVT}, shared.PURPLE),
     }
 
     def fit(options: dict[str, Any], seed: int) -> Fit:
@@ -139,7 +127,7 @@ def factorial(args: argparse.Namespace) -> None:
     def judge(fit: Fit) -> tuple[float, int]:
         return float(fit.log_predictive(held).mean()), n_found(fit.posterior["mean"].values, parts)
 
-    runs = run_all(methods, range(args.seed, args.seed + args.repeats), fit, judge)
+    runs = shared.run_all(methods, range(args.seed, args.seed + args.repeats), fit, judge)
     settings = {
         "data": f"{args.n_data} data of 8 components of 4 x 4 pixels, pi = 0.3, noise variance "
         "0.1, prior variance 0.35",
@@ -148,15 +136,15 @@ def factorial(args: argparse.Namespace) -> None:
         "held out": "ELBO per datum (nats) of 1000 others at T = 1, a lower bound",
         "VT": "from T = 10, damping 0.95; as printed: from uniform q(T), undamped",
     }
-    save("variational_factorial", summary(runs, methods, 8), args.out,
+    save("variational_factorial", shared.summary(runs, methods, 8), args.out,
          "Factorial mixture, toy data of Mandt et al. (2016), Section 4", settings)  # fmt: skip
-    draw("variational_factorial", runs, methods, args.out, "held-out ELBO per datum (nats)")
+    shared.draw("variational_factorial", runs, methods, args.out, "held-out ELBO per datum (nats)")
     draw_parts(runs, ["VI", "VT"], parts, args.out)
 
 
-def draw_parts(runs: list[Run], names: list[str], parts: np.ndarray, out: Path) -> None:
+def draw_parts(runs: list[shared.Run], names: list[str], parts: np.ndarray, out: Path) -> None:
     """Draw the components of the median run of some methods, below the true ones."""
-    figure, axes = pictures().subplots(
+    figure, axes = shared.pictures().subplots(
         len(names) + 1, 8, figsize=(8.0, 1.1 * len(names) + 1.4), layout="constrained"
     )
     lines = [("truth", parts)]
@@ -197,12 +185,12 @@ def patches(args: argparse.Namespace) -> None:
     x, held = data[:2000], data[2000:]
     model = FactorialMixture(16, sd=0.5**0.5, prior_sd=0.5**0.5, probability=0.3)
     methods = {
-        "VI": Method({"method": "vi"}, GRAY),
-        "AVI lin 5": Method(annealed(5, 6.0), SKY),
-        "AVI lin 50": Method(annealed(50, 6.0), BLUE),
-        "AVI exp 50": Method(annealed(50, 6.0, "exponential"), GREEN),
-        "VT": Method({"method": VT}, ORANGE),
-        "LVT": Method({"method": LVT}, PURPLE),
+        "VI": shared.Method({"method": "vi"}, shared.GRAY),
+        "AVI lin 5": shared.Method(shared.annealed(5, 6.0), shared.SKY),
+        "AVI lin 50": shared.Method(shared.annealed(50, 6.0), shared.BLUE),
+        "AVI exp 50": shared.Method(shared.annealed(50, 6.0, "exponential"), shared.GREEN),
+        "VT": shared.Method({"method": shared.VT}, shared.ORANGE),
+        "LVT": shared.Method({"method": shared.LVT}, shared.PURPLE),
     }
 
     def fit(options: dict[str, Any], seed: int) -> Fit:
@@ -211,15 +199,15 @@ def patches(args: argparse.Namespace) -> None:
     def judge(fit: Fit) -> tuple[float, int]:
         return float(fit.log_predictive(held).mean()), 0
 
-    runs = run_all(methods, range(args.seed, args.seed + args.repeats), fit, judge)
+    runs = shared.run_all(methods, range(args.seed, args.seed + args.repeats), fit, judge)
     settings = {
         "data": "2000 patches of 8 x 8 gray pixels of scikit-learn's sample images, all pixels "
         "standardized; K = 16, variance 0.5 of noise and prior, pi = 0.3",
         "held out": "ELBO per datum (nats) of 500 others at T = 1, a lower bound",
     }
-    save("variational_patches", summary(runs, methods), args.out,
+    save("variational_patches", shared.summary(runs, methods), args.out,
          "Factorial mixture, patches of photographs", settings)  # fmt: skip
-    draw("variational_patches", runs, methods, args.out, "held-out ELBO per datum (nats)")
+    shared.draw("variational_patches", runs, methods, args.out, "held-out ELBO per datum (nats)")
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {

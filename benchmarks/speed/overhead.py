@@ -15,25 +15,8 @@ import numpy as np
 from numba import int64, types
 from numba.core import event
 
+from benchmarks import private
 from benchmarks.common import Row, parser, prior, save
-from benchmarks.private import (
-    DENSITY,
-    MATRIX,
-    N_STEPS,
-    VECTOR,
-    ChainState,
-    Plan,
-    Record,
-    clear_record,
-    loop_module as engine,
-    make_runner,
-    new_record,
-    on_all,
-    run_chains,
-    start_chain,
-    start_runs,
-    warm_up,
-)
 from pymc_tempering.kernels import HMC
 
 MODEL = "noisy_regression"
@@ -41,7 +24,9 @@ FREE = 1.9
 """Speed-up of plain arithmetic by two threads above which both cores were free."""
 
 
-@numba.njit(types.void(DENSITY, MATRIX, VECTOR, MATRIX, int64), nogil=True)
+@numba.njit(
+    types.void(private.DENSITY, private.MATRIX, private.VECTOR, private.MATRIX, int64), nogil=True
+)
 def call_density(density, xs, values, grads, n):  # type: ignore[no-untyped-def]
     """Evaluate the density and its gradient n times, and do nothing else."""
     for i in range(n):
@@ -57,22 +42,24 @@ def arithmetic(n):  # type: ignore[no-untyped-def]
     return total
 
 
-def frozen_plan(seed: int) -> Plan:
+def frozen_plan(seed: int) -> private.Plan:
     """Warm up once and freeze."""
     options = {"ladder_move": "metropolized_gibbs"}
-    kernel = on_all(HMC(), prior(MODEL).path.dim)
-    return warm_up(prior(MODEL), kernel, np.random.default_rng(seed), **options).plan
+    kernel = private.on_all(HMC(), prior(MODEL).path.dim)
+    return private.warm_up(prior(MODEL), kernel, np.random.default_rng(seed), **options).plan
 
 
-def chain_worker(plan: Plan, seed: int, n_iterations: int) -> Callable[[], tuple[float, int]]:
+def chain_worker(
+    plan: private.Plan, seed: int, n_iterations: int
+) -> Callable[[], tuple[float, int]]:
     """Return a function that runs a chain on and says seconds and leapfrog steps."""
-    advance = make_runner(plan)
-    state = start_chain(plan, np.random.default_rng(seed))
-    record = new_record(n_iterations, plan.ladder.n_rungs, plan.reference.path.dim)
+    advance = private.make_runner(plan)
+    state = private.start_chain(plan, np.random.default_rng(seed))
+    record = private.new_record(n_iterations, plan.ladder.n_rungs, plan.reference.path.dim)
 
     def work() -> tuple[float, int]:
-        clear_record(state)
-        unfinished = state.chain.scalars[N_STEPS]
+        private.clear_record(state)
+        unfinished = state.chain.scalars[private.N_STEPS]
         started = perf_counter()
         advance(state, record, n_iterations + 1, n_iterations)
         seconds = perf_counter() - started
@@ -81,19 +68,19 @@ def chain_worker(plan: Plan, seed: int, n_iterations: int) -> Callable[[], tuple
     return work
 
 
-def leapfrogs(state: ChainState, record: Record) -> int:
+def leapfrogs(state: private.ChainState, record: private.Record) -> int:
     """Density evaluations of the recorded cycles and of the unfinished one."""
-    recorded = record.scalars[: state.n_draws, N_STEPS].sum()
-    return int(recorded + state.chain.scalars[N_STEPS])
+    recorded = record.scalars[: state.n_draws, private.N_STEPS].sum()
+    return int(recorded + state.chain.scalars[private.N_STEPS])
 
 
-def loop_overhead(plan: Plan, repeats: int, n_iterations: int) -> list[Row]:
+def loop_overhead(plan: private.Plan, repeats: int, n_iterations: int) -> list[Row]:
     """Seconds a leapfrog in the chain beside seconds a bare compiled gradient, interleaved."""
     path = plan.reference.path
     work = chain_worker(plan, 1, n_iterations)
     # States of a real chain: a density may cost more in one place than in another.
-    advance, state = make_runner(plan), start_chain(plan, np.random.default_rng(2))
-    visited = new_record(256, plan.ladder.n_rungs, path.dim)
+    advance, state = private.make_runner(plan), private.start_chain(plan, np.random.default_rng(2))
+    visited = private.new_record(256, plan.ladder.n_rungs, path.dim)
     advance(state, visited, 256, 10**7)
     values, grads = np.zeros(2), np.zeros((2, path.dim))
     n_calls = work()[1]
@@ -114,7 +101,7 @@ def loop_overhead(plan: Plan, repeats: int, n_iterations: int) -> list[Row]:
     ]
 
 
-def thread_speedup(plan: Plan, repeats: int, n_iterations: int) -> list[Row]:
+def thread_speedup(plan: private.Plan, repeats: int, n_iterations: int) -> list[Row]:
     """Leapfrogs a second of two chains on two threads, beside one chain on one."""
     workers = [chain_worker(plan, seed, n_iterations) for seed in (3, 4)]
     n = 50 * n_iterations
@@ -150,16 +137,16 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def memory(plan: Plan, n_iterations: int) -> list[Row]:
+def memory(plan: private.Plan, n_iterations: int) -> list[Row]:
     """Growth of resident memory with iterations when nothing is recorded, and when draws are."""
-    advance = make_runner(plan)
-    state = start_chain(plan, np.random.default_rng(5))
-    record = new_record(1000, plan.ladder.n_rungs, plan.reference.path.dim)
+    advance = private.make_runner(plan)
+    state = private.start_chain(plan, np.random.default_rng(5))
+    record = private.new_record(1000, plan.ladder.n_rungs, plan.reference.path.dim)
 
     def go_on(iterations: int) -> None:
         end = state.n_iterations + iterations
         while state.n_iterations < end:
-            clear_record(state)
+            private.clear_record(state)
             advance(state, record, 1000, end - state.n_iterations)
 
     go_on(n_iterations)
@@ -174,8 +161,10 @@ def memory(plan: Plan, n_iterations: int) -> list[Row]:
     ]
     for n_draws in (10_000, 100_000):
         before = resident_bytes()
-        runs = start_runs(plan, n_draws, np.random.default_rng(6).spawn(2), keep_trace=False)
-        run_chains(plan, runs, n_draws, cores=2)
+        runs = private.start_runs(
+            plan, n_draws, np.random.default_rng(6).spawn(2), keep_trace=False
+        )
+        private.run_chains(plan, runs, n_draws, cores=2)
         grown = resident_bytes() - before
         arrays = [run.record for run in runs]
         kept = sum(r.x.nbytes + r.per_rung.nbytes + r.scalars.nbytes for r in arrays)
@@ -189,19 +178,21 @@ def memory(plan: Plan, n_iterations: int) -> list[Row]:
 
 def recompilation(seed: int) -> list[Row]:
     """What a second model in the same session compiles."""
-    before = len(engine.run.signatures)
+    before = len(private.loop_module.run.signatures)
     with event.install_recorder("numba:compile") as recorder:
         started = perf_counter()
         second = prior("gaussian")
         compiled = perf_counter() - started
-        kernel = on_all(HMC(), second.path.dim)
-        warm_up(second, kernel, np.random.default_rng(seed), ladder_move="metropolized_gibbs")
+        kernel = private.on_all(HMC(), second.path.dim)
+        private.warm_up(
+            second, kernel, np.random.default_rng(seed), ladder_move="metropolized_gibbs"
+        )
     starts = [e for _, e in recorder.buffer if e.is_start]
     names = [e.data["dispatcher"].py_func.__qualname__ for e in starts]
     modules = [e.data["dispatcher"].py_func.__module__ for e in starts]
     ours = [n for n, m in zip(names, modules, strict=True) if m.startswith("pymc_tempering.")
             and m != "pymc_tempering.model.density"]  # fmt: skip
-    after = len(engine.run.signatures)
+    after = len(private.loop_module.run.signatures)
     return [
         _row("signatures of the chain loop, before a second model", before, ""),
         _row("signatures of the chain loop, after it", after, "wanted: the same"),

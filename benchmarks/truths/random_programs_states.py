@@ -4,17 +4,8 @@ from itertools import product
 
 import numpy as np
 
+from benchmarks.models import random_programs_language as language  # fmt: skip
 from benchmarks.models.random_programs_families import Values
-from benchmarks.models.random_programs_language import (
-    Argument,
-    Deterministic,
-    Dist,
-    Item,
-    Link,
-    Observed,
-    Potential,
-    Unknown,
-)  # fmt: skip
 from benchmarks.models.random_programs_vectors import VECTORS, compositions, sizes_of
 from benchmarks.truths.random_programs_densities import is_discrete, single_density, support_of
 
@@ -29,17 +20,17 @@ class NoTruthError(Exception):
     """The evidence of a program cannot be had by brute force."""
 
 
-def missing_of(item: Item) -> Array:
+def missing_of(item: language.Item) -> Array:
     """Which data of a term are missing."""
-    assert isinstance(item, Observed)
+    assert isinstance(item, language.Observed)
     return np.isnan(np.asarray(item.data, float))
 
 
-def dimension_of(item: Item) -> int:
+def dimension_of(item: language.Item) -> int:
     """Count the continuous coordinates of an item."""
-    if isinstance(item, Deterministic | Potential) or is_discrete(item.dist):
+    if isinstance(item, language.Deterministic | language.Potential) or is_discrete(item.dist):
         return 0
-    if isinstance(item, Observed):
+    if isinstance(item, language.Observed):
         return int(missing_of(item).sum())
     count = int(np.prod(item.shape))
     if item.dist.family in VECTORS:
@@ -47,8 +38,8 @@ def dimension_of(item: Item) -> int:
     return count - (item.transform == "zero_sum")
 
 
-def _range_of(argument: Argument, ranges: dict[str, Bounds]) -> Bounds:
-    if isinstance(argument, Link):
+def _range_of(argument: language.Argument, ranges: dict[str, Bounds]) -> Bounds:
+    if isinstance(argument, language.Link):
         match argument.form:
             case "between":
                 return argument.a, argument.b
@@ -60,7 +51,7 @@ def _range_of(argument: Argument, ranges: dict[str, Bounds]) -> Bounds:
     return float(np.min(argument)), float(np.max(argument))
 
 
-def counts_of(dist: Dist, ranges: dict[str, Bounds]) -> list[int]:
+def counts_of(dist: language.Dist, ranges: dict[str, Bounds]) -> list[int]:
     """Values of a count that a sum goes over, whatever the arguments are within their ranges."""
     base = dist.parts[0] if dist.family == "Truncated" else dist
     if base.family in ("Categorical", "OrderedLogistic", "OrderedProbit"):
@@ -70,7 +61,7 @@ def counts_of(dist: Dist, ranges: dict[str, Bounds]) -> list[int]:
     found = set()
     for corner in product(*corners):
         env: Values = {}
-        at = Dist(base.family, tuple(zip(names, corner, strict=True)))
+        at = language.Dist(base.family, tuple(zip(names, corner, strict=True)))
         low, high = (float(np.max(v)) for v in support_of(at, env, 1))
         high = min(high, low + MOST_VALUES)
         values = np.arange(low, high + 1)
@@ -81,17 +72,19 @@ def counts_of(dist: Dist, ranges: dict[str, Bounds]) -> list[int]:
     return sorted(found)
 
 
-def states_of(item: Item, ranges: dict[str, Bounds]) -> Array:
+def states_of(item: language.Item, ranges: dict[str, Bounds]) -> Array:
     """All values of the discrete unknowns of an item, (states, elements or cells)."""
-    assert isinstance(item, Unknown | Observed)
+    assert isinstance(item, language.Unknown | language.Observed)
     if item.dist.family in VECTORS:
         n = int(dict(item.dist.args)["n"])
         one = compositions(n, item.dist.core[0])
-        count = int(np.prod(item.shape)) if isinstance(item, Unknown) else 0
+        count = int(np.prod(item.shape)) if isinstance(item, language.Unknown) else 0
         return np.array([sum(c, ()) for c in product(one, repeat=count)])
     values = counts_of(item.dist, ranges)
     ranges[item.name] = (float(values[0]), float(values[-1]))
-    count = int(np.prod(item.shape)) if isinstance(item, Unknown) else missing_of(item).sum()
+    count = (
+        int(np.prod(item.shape)) if isinstance(item, language.Unknown) else missing_of(item).sum()
+    )
     if len(values) ** int(count) > MOST_STATES:
         raise NoTruthError("too many states")
     return np.array(list(product(values, repeat=int(count))))

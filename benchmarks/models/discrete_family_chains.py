@@ -39,9 +39,9 @@ def moves(stay: Sequence) -> list[list]:
     return [[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]]
 
 
-def hidden_markov(rng: np.random.Generator, most: int | None = None) -> sums.Problem:
+def hidden_markov(rng: np.random.Generator) -> sums.Problem:
     """Chain of two or three states, one Categorical for each step; normal readings."""
-    k, steps = sums.whole(rng, 2, 4), sums.whole(rng, 15, 41, most)
+    k, steps = sums.whole(rng, 2, 4), sums.whole(rng, 15, 41)
     scale, sd = float(rng.uniform(1.5, 4)), float(rng.uniform(0.5, 1.2))
     a, b, move = staying(rng, k)
     y = rng.normal(rng.normal(0, scale, k)[walk(rng, move, steps)], sd)
@@ -53,13 +53,6 @@ def hidden_markov(rng: np.random.Generator, most: int | None = None) -> sums.Pro
             states.append(pm.Categorical(f"s{t}", table[states[-1]]))
         pm.Normal("y", mu[pt.stack(states)], sd, observed=y)
 
-    def log_joint(point: sums.Point) -> float:
-        s = np.array([int(point[f"s{t}"]) for t in range(steps)])
-        table = np.array(moves(point["stay"])) if k == 2 else move
-        out = norm.logpdf(point["mu"], 0, scale).sum() + norm.logpdf(y, point["mu"][s], sd).sum()
-        out += beta.logpdf(point["stay"], a, b).sum() if k == 2 else 0
-        return out - np.log(k) + np.log(table[s[:-1], s[1:]]).sum()
-
     def log_sum(*place: np.ndarray) -> np.ndarray:
         stay, mu = (place[:2], place[2:]) if k == 2 else ((), place)
         seen = [[norm.pdf(value, m, sd) for m in mu] for value in y]
@@ -70,15 +63,13 @@ def hidden_markov(rng: np.random.Generator, most: int | None = None) -> sums.Pro
         *[sums.of_beta(24)] * (2 if k == 2 else 0),
         *[sums.of_normal(0, scale, 300 if k == 2 else 170)] * k,
     )
-    names = ["stay", "mu"] if k == 2 else ["mu"]
-    unknown = {f"s{t}": np.arange(k) for t in range(steps)}
     told = f"{k} states, {steps} steps"
-    return sums.Problem(model, told, axes, log_joint, log_sum, sums.taken(*names), unknown)
+    return sums.Problem(model, told, axes, log_sum)
 
 
-def markov_potential(rng: np.random.Generator, most: int | None = None) -> sums.Problem:
+def markov_potential(rng: np.random.Generator) -> sums.Problem:
     """Chain of two or three states as one vector, whose moves are a Potential; counts."""
-    k, steps = sums.whole(rng, 2, 4), sums.whole(rng, 15, 41, most)
+    k, steps = sums.whole(rng, 2, 4), sums.whole(rng, 15, 41)
     shape, rate = sums.whole(rng, 2, 5), float(rng.uniform(0.2, 1))
     a, b, move = staying(rng, k)
     law = sums.pick(rng, "Categorical", "DiscreteUniform")
@@ -93,13 +84,6 @@ def markov_potential(rng: np.random.Generator, most: int | None = None) -> sums.
         pm.Potential("moves", pt.log(table[s[:-1], s[1:]]).sum())
         pm.Poisson("y", rates[s], observed=y)
 
-    def log_joint(point: sums.Point) -> float:
-        s, rates = point["s"], point["rates"]
-        table = np.array(moves(point["stay"])) if k == 2 else move
-        out = gamma.logpdf(rates, shape, scale=1 / rate).sum() + poisson.logpmf(y, rates[s]).sum()
-        out += beta.logpdf(point["stay"], a, b).sum() if k == 2 else 0
-        return out - steps * np.log(k) + np.log(table[s[:-1], s[1:]]).sum()
-
     def log_sum(*place: np.ndarray) -> np.ndarray:
         stay, rates = (place[:2], place[2:]) if k == 2 else ((), place)
         seen = [[poisson.pmf(value, r) for r in rates] for value in y]
@@ -112,14 +96,13 @@ def markov_potential(rng: np.random.Generator, most: int | None = None) -> sums.
         *[sums.of_beta(24)] * (2 if k == 2 else 0),
         *[sums.of_gamma(shape, rate, 100 if k == 2 else 150)] * k,
     )
-    names = ["stay", "rates"] if k == 2 else ["rates"]
-    told, unknown = f"{law}, {k} states, {steps} steps", {"s": np.arange(k)}
-    return sums.Problem(model, told, axes, log_joint, log_sum, sums.taken(*names), unknown)
+    told = f"{law}, {k} states, {steps} steps"
+    return sums.Problem(model, told, axes, log_sum)
 
 
-def two_switches(rng: np.random.Generator, most: int | None = None) -> sums.Problem:
+def two_switches(rng: np.random.Generator) -> sums.Problem:
     """Change point, and a switch at each time: a zero of its own kind, or a wild reading."""
-    form, n = sums.pick(rng, "zeros", "wild"), sums.whole(rng, 15, 51, most)
+    form, n = sums.pick(rng, "zeros", "wild"), sums.whole(rng, 15, 51)
     shape, rate, c = sums.whole(rng, 2, 5), float(rng.uniform(0.2, 1)), sums.whole(rng, 1, 6)
     scale, sd = float(rng.uniform(1, 4)), float(rng.uniform(0.3, 1))
     wide = sd * float(rng.uniform(4, 10))
@@ -145,15 +128,6 @@ def two_switches(rng: np.random.Generator, most: int | None = None) -> sums.Prob
             return gamma.logpdf(mean, shape, scale=1 / rate)
         return norm.logpdf(mean, 0, scale)
 
-    def log_joint(point: sums.Point) -> float:
-        early, late, odd = point["early"], point["late"], point["odd"]
-        mean = np.where(np.arange(n) < point["switch"], early, late)
-        out = log_prior(early) + log_prior(late) + beta.logpdf(point["share"], 1, c)
-        out += sums.log_bernoulli(odd, point["share"]).sum() - np.log(n - 1)
-        if form == "zeros":
-            return out + poisson.logpmf(y, mean * (1 - odd)).sum()
-        return out + norm.logpdf(y, mean, np.where(odd, wide, sd)).sum()
-
     def of_one(value: float, mean: np.ndarray, share: np.ndarray) -> np.ndarray:
         if form == "zeros":
             return np.log((1 - share) * poisson.pmf(value, mean) + share * (value == 0))
@@ -170,8 +144,6 @@ def two_switches(rng: np.random.Generator, most: int | None = None) -> sums.Prob
         return out + prior - np.log(n - 1)
 
     mean = sums.of_gamma(shape, rate, 90) if form == "zeros" else sums.of_normal(0, scale, 120)
-    axes, unknown = (sums.of_beta(32), mean, mean), {"switch": np.arange(1, n), "odd": sums.BIT}
+    axes = (sums.of_beta(32), mean, mean)
     told = f"{form}, {n} times"
-    return sums.Problem(
-        model, told, axes, log_joint, log_sum, sums.taken("share", "early", "late"), unknown
-    )
+    return sums.Problem(model, told, axes, log_sum)

@@ -4,43 +4,39 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import expit, gammaln
-from scipy.stats import beta, dirichlet, gamma, norm, poisson, t as student
+from scipy.stats import beta, gamma, norm, poisson, t as student
 
 from benchmarks.truths.discrete_family_truth import (
-    BIT,
-    Point,
     Problem,
-    log_bernoulli,
     of_beta,
     of_gamma,
     of_normal,
     pick,
-    taken,
     whole,
 )
 
 
-def imputed_covariate(rng: np.random.Generator, most: int | None = None) -> Problem:
+def imputed_covariate(rng: np.random.Generator) -> Problem:
     """Regression on a category or a count that is missing here and there."""
     form = pick(rng, "category", "count")
-    return (missing_category if form == "category" else missing_count)(rng, most)
+    return (missing_category if form == "category" else missing_count)(rng)
 
 
-def masked(rng: np.random.Generator, values: np.ndarray, most: int | None) -> np.ma.MaskedArray:
+def masked(rng: np.random.Generator, values: np.ndarray) -> np.ma.MaskedArray:
     """Some of the values, a tenth to a third, taken away."""
     n = values.size
-    gone = whole(rng, n // 10 + 1, n // 3 + 1, most)
+    gone = whole(rng, n // 10 + 1, n // 3 + 1)
     mask = np.isin(np.arange(n), rng.choice(n, gone, replace=False))
     return np.ma.masked_array(values, mask)
 
 
-def missing_category(rng: np.random.Generator, most: int | None) -> Problem:
+def missing_category(rng: np.random.Generator) -> Problem:
     """Groups of two or three levels in a regression; the share of two is unknown."""
     n, k = whole(rng, 18, 50), whole(rng, 2, 4)
     scale, sd = float(rng.uniform(1, 3)), float(rng.uniform(0.5, 1.2))
     share = rng.dirichlet(np.full(k, 3.0))
     x = rng.uniform(-1, 1, n)
-    g = masked(rng, rng.choice(k, n, p=share), most)
+    g = masked(rng, rng.choice(k, n, p=share))
     gone = g.mask
     y = rng.normal(rng.normal(0, scale, k)[g.data] + rng.normal() * x * (k == 2), sd)
     with pm.Model() as model:
@@ -52,16 +48,6 @@ def missing_category(rng: np.random.Generator, most: int | None) -> Problem:
         else:
             group = pm.Categorical("group", share, observed=g)
             pm.Normal("y", level[group], sd, observed=y)
-
-    def log_joint(point: Point) -> float:
-        full = g.data.copy()
-        full[gone] = point["group_unobserved"]
-        mean, out = point["level"][full], norm.logpdf(point["level"], 0, scale).sum()
-        if k == 3:
-            return out + np.log(share[full]).sum() + norm.logpdf(y, mean, sd).sum()
-        mean = mean + point["b"] * x
-        out += beta.logpdf(point["yes"], 2, 2) + norm.logpdf(point["b"])
-        return out + log_bernoulli(full, point["yes"]).sum() + norm.logpdf(y, mean, sd).sum()
 
     def log_sum(*place: np.ndarray) -> np.ndarray:
         (yes, b), levels = (place[:2], place[2:]) if k == 2 else ((share[1], 0.0), place)
@@ -82,17 +68,15 @@ def missing_category(rng: np.random.Generator, most: int | None) -> Problem:
         return out + np.log(product) - n * np.log(sd * np.sqrt(2 * np.pi))
 
     axes = (*([of_beta(24), of_normal(0, 1, 40)] if k == 2 else []), *[of_normal(0, scale, 70)] * k)
-    names = ["yes", "b", "level"] if k == 2 else ["level"]
     told = f"{k} levels, {gone.sum()} of {n} missing"
-    unknown = {"group_unobserved": np.arange(k)}
-    return Problem(model, told, axes, log_joint, log_sum, taken(*names), unknown)
+    return Problem(model, told, axes, log_sum)
 
 
-def missing_count(rng: np.random.Generator, most: int | None) -> Problem:
+def missing_count(rng: np.random.Generator) -> Problem:
     """Counts as the covariate of counts; a missing one has no upper bound."""
     n = whole(rng, 18, 50)
     shape, rate, slope = whole(rng, 2, 5), float(rng.uniform(0.5, 2)), float(rng.uniform(0.1, 0.3))
-    x = masked(rng, rng.poisson(rng.gamma(shape, 1 / rate), n), most)
+    x = masked(rng, rng.poisson(rng.gamma(shape, 1 / rate), n))
     gone = x.mask
     y = rng.poisson(np.exp(rng.normal() + rng.normal(0, slope) * x.data))
     with pm.Model() as model:
@@ -103,13 +87,6 @@ def missing_count(rng: np.random.Generator, most: int | None) -> Problem:
     def log_prior(mean: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         out = gamma.logpdf(mean, shape, scale=1 / rate) + norm.logpdf(a)
         return out + norm.logpdf(b, 0, slope)
-
-    def log_joint(point: Point) -> float:
-        full = x.data.copy()
-        full[gone] = point["count_unobserved"]
-        out = log_prior(*(point[name] for name in ("mean", "a", "b")))
-        out = out + poisson.logpmf(full, point["mean"]).sum()
-        return out + poisson.logpmf(y, np.exp(point["a"] + point["b"] * full)).sum()
 
     counts = np.arange(80)
 
@@ -126,13 +103,13 @@ def missing_count(rng: np.random.Generator, most: int | None) -> Problem:
         return out
 
     axes = (of_gamma(shape, rate, 60), of_normal(0, 1, 90), of_normal(0, slope, 90))
-    told, unknown = f"counts, {gone.sum()} of {n} missing", {"count_unobserved": counts}
-    return Problem(model, told, axes, log_joint, log_sum, taken("mean", "a", "b"), unknown)
+    told = f"counts, {gone.sum()} of {n} missing"
+    return Problem(model, told, axes, log_sum)
 
 
-def label_noise(rng: np.random.Generator, most: int | None = None) -> Problem:
+def label_noise(rng: np.random.Generator) -> Problem:
     """Logistic regression whose outcomes are noted wrongly at times, by one rate or two."""
-    form, n = pick(rng, "one rate", "two rates"), whole(rng, 20, 60, most)
+    form, n = pick(rng, "one rate", "two rates"), whole(rng, 20, 60)
     scale, c = float(rng.uniform(1, 2.5)), whole(rng, 1, 5)
     x, (a, b) = rng.normal(size=n), rng.normal(0, scale, 2)
     true = rng.random(n) < expit(a + b * x)
@@ -153,14 +130,6 @@ def label_noise(rng: np.random.Generator, most: int | None = None) -> Problem:
         out = norm.logpdf(a, 0, scale) + norm.logpdf(b, 0, scale)
         return out + sum(beta.logpdf(flip, 1, c) for flip in flips)
 
-    names = ["a", "b", "flip"] if k == 1 else ["a", "b", "false", "miss"]
-
-    def log_joint(point: Point) -> float:
-        a, b, *flips = (point[name] for name in names)
-        p = np.where(point["true"], 1 - flips[-1], flips[0])
-        out = log_prior(a, b, *flips) + log_bernoulli(point["true"], expit(a + b * x)).sum()
-        return out + log_bernoulli(y, p).sum()
-
     def log_sum(a: np.ndarray, b: np.ndarray, *flips: np.ndarray) -> np.ndarray:
         product = 1.0
         for value, where in zip(y, x, strict=True):
@@ -170,13 +139,13 @@ def label_noise(rng: np.random.Generator, most: int | None = None) -> Problem:
         return log_prior(a, b, *flips) + np.log(product)
 
     axes = (*[of_normal(0, scale, 80 if k == 1 else 60)] * 2, *[of_beta(36 if k == 1 else 28)] * k)
-    told, unknown = f"{form}, {n} outcomes, Beta(1, {c})", {"true": BIT}
-    return Problem(model, told, axes, log_joint, log_sum, taken(*names), unknown)
+    told = f"{form}, {n} outcomes, Beta(1, {c})"
+    return Problem(model, told, axes, log_sum)
 
 
-def blood_groups(rng: np.random.Generator, most: int | None = None) -> Problem:
+def blood_groups(rng: np.random.Generator) -> Problem:
     """Groups A, B, AB and O of people: a genotype of six, or one allele of each parent."""
-    form, n = pick(rng, "genotypes", "two alleles"), whole(rng, 15, 50, most)
+    form, n = pick(rng, "genotypes", "two alleles"), whole(rng, 15, 50)
     alpha, c = rng.integers(1, 4, 3), whole(rng, 10, 30)
     pairs = [(0, 0), (0, 2), (1, 1), (1, 2), (0, 1), (2, 2)]
     shown = np.array([[0, 2, 0], [2, 1, 1], [0, 1, 3]])
@@ -197,18 +166,6 @@ def blood_groups(rng: np.random.Generator, most: int | None = None) -> Problem:
             genotype = pm.Categorical("genotype", chance, shape=n)
             pm.Categorical("y", table[genotype], observed=y)
 
-    def log_joint(point: Point) -> float:
-        freq, off = point["freq"], point["off"]
-        out = dirichlet.logpdf(freq / freq.sum(), alpha) + beta.logpdf(off, 1, c)
-        if form == "two alleles":
-            cells = point["mother"], point["father"]
-            out += np.log(freq[cells[0]]).sum() + np.log(freq[cells[1]]).sum()
-        else:
-            cells = (point["genotype"],)
-            chance = np.array([freq[i] * freq[j] * (1 if i == j else 2) for i, j in pairs])
-            out += np.log(chance[cells]).sum()
-        return out + np.log(np.where(right[(*cells, y)], 1 - off, off / 3)).sum()
-
     def log_sum(first: np.ndarray, second: np.ndarray, off: np.ndarray) -> np.ndarray:
         p, q = first, (1 - first) * second
         r = (1 - first) * (1 - second)
@@ -222,21 +179,12 @@ def blood_groups(rng: np.random.Generator, most: int | None = None) -> Problem:
             out = out + (y == j).sum() * np.log(chance * (1 - off) + (1 - chance) * off / 3)
         return out
 
-    def at(point: Point) -> tuple[float, float, float]:
-        a, b, o = point["freq"]
-        return a, b / (b + o), point["off"]
-
-    alleles = {"mother": np.arange(3), "father": np.arange(3)}
-    unknown = alleles if form == "two alleles" else {"genotype": np.arange(6)}
-    return Problem(
-        model, f"{form}, {n} people", (of_beta(70),) * 3, log_joint, log_sum, at, unknown,
-        lambda first, second, off: np.log1p(-first),
-    )  # fmt: skip
+    return Problem(model, f"{form}, {n} people", (of_beta(70),) * 3, log_sum)  # fmt: skip
 
 
-def classes_of_lines(rng: np.random.Generator, most: int | None = None) -> Problem:
+def classes_of_lines(rng: np.random.Generator) -> Problem:
     """Two hidden classes with slopes of their own; outcomes are heavy-tailed, counts or ordered."""
-    form, n = pick(rng, "Student", "Poisson", "ordered"), whole(rng, 20, 50, most)
+    form, n = pick(rng, "Student", "Poisson", "ordered"), whole(rng, 20, 50)
     scale = float(rng.uniform(1, 3)) * (0.4 if form == "Poisson" else 1)
     nu, sd = float(rng.uniform(3, 8)), float(rng.uniform(0.4, 1))
     cuts = np.cumsum(rng.uniform(0.8, 2, whole(rng, 2, 5)))
@@ -268,18 +216,10 @@ def classes_of_lines(rng: np.random.Generator, most: int | None = None) -> Probl
         edges = np.concatenate([[-np.inf], cuts, [np.inf]])
         return expit(edges[np.asarray(value) + 1] - mu) - expit(edges[value] - mu)
 
-    names = ["share", "slope"] if form == "ordered" else ["share", "level", "slope"]
-
     def log_prior(share: np.ndarray, *rest: np.ndarray) -> np.ndarray:
         out = beta.logpdf(share, 2, 2) + norm.logpdf(rest[-2], 0, scale)
         out = out + norm.logpdf(rest[-1], 0, scale)
         return out if form == "ordered" else out + norm.logpdf(rest[0])
-
-    def log_joint(point: Point) -> float:
-        share, *rest = taken(*names)(point)
-        mu = point["slope"][point["label"]] * x + (0 if form == "ordered" else point["level"])
-        out = log_prior(share, *rest) + log_bernoulli(point["label"], share).sum()
-        return out + np.log(pmf(y, mu)).sum()
 
     def log_sum(share: np.ndarray, *rest: np.ndarray) -> np.ndarray:
         level, product = 0.0 if form == "ordered" else rest[0], 1.0
@@ -291,4 +231,4 @@ def classes_of_lines(rng: np.random.Generator, most: int | None = None) -> Probl
     level = [] if form == "ordered" else [of_normal(0, 1, 36)]
     axes = (of_beta(20), *level, *[of_normal(0, scale, 100)] * 2)
     told = f"{form}, {n} outcomes"
-    return Problem(model, told, axes, log_joint, log_sum, taken(*names), {"label": BIT})
+    return Problem(model, told, axes, log_sum)

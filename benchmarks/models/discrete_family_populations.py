@@ -6,20 +6,16 @@ from scipy.special import expit, gammaln
 from scipy.stats import beta, binom, gamma, norm, poisson
 
 from benchmarks.truths.discrete_family_truth import (
-    BIT,
-    Point,
     Problem,
-    log_bernoulli,
     of_beta,
     of_gamma,
     of_normal,
     pick,
-    taken,
     whole,
 )
 
 
-def capture_recapture(rng: np.random.Generator, most: int | None = None) -> Problem:
+def capture_recapture(rng: np.random.Generator) -> Problem:
     """Animals in or out of the population; alike, or changed by the trap, or of two groups."""
     form = pick(rng, "alike", "trap", "groups")
     animals, visits = whole(rng, 15, 40), whole(rng, 3, 7)
@@ -30,8 +26,6 @@ def capture_recapture(rng: np.random.Generator, most: int | None = None) -> Prob
         which = {"alike": 0 * group, "trap": seen.any(axis=1).astype(int), "groups": group}[form]
         seen[:, t] = rng.random(animals) < rates[which]
     seen = np.concatenate([seen[seen.any(axis=1)], np.zeros((animals, visits), int)])
-    if most is not None:
-        seen = seen[np.linspace(0, len(seen) - 1, most).astype(int)]
     m, count, caught = len(seen), seen.sum(axis=1), seen.any(axis=1)
     later = (np.cumsum(seen, axis=1) - seen > 0).astype(int)
     k = 1 if form == "alike" else 2
@@ -46,18 +40,6 @@ def capture_recapture(rng: np.random.Generator, most: int | None = None) -> Prob
             share = pm.Beta("share", 2, 2)
             g = pm.Bernoulli("g", share, shape=m)
             pm.Binomial("y", visits, z * p[g], observed=count)
-
-    def log_joint(point: Point) -> float:
-        psi, p, z = point["psi"], point["p"], point["z"]
-        out = beta.logpdf(p, a, b).sum() + log_bernoulli(z, psi).sum()
-        if form == "trap":
-            return out + log_bernoulli(seen, z[:, None] * p[later]).sum()
-        if form == "groups":
-            out += (
-                beta.logpdf(point["share"], 2, 2) + log_bernoulli(point["g"], point["share"]).sum()
-            )
-        rate = p[point["g"]] if form == "groups" else p[0]
-        return out + binom.logpmf(count, visits, z * rate).sum()
 
     first = (seen * (1 - later)).sum(axis=1), ((1 - seen) * (1 - later)).sum(axis=1)
     again = (seen * later).sum(axis=1), ((1 - seen) * later).sum(axis=1)
@@ -78,21 +60,21 @@ def capture_recapture(rng: np.random.Generator, most: int | None = None) -> Prob
             out = out + n * np.log(psi * mine + (1 - psi) * (hit + hit2 == 0))
         return out
 
-    names = ["psi", "p", "share"] if form == "groups" else ["psi", "p"]
-    unknown = {"z": BIT, "g": BIT} if form == "groups" else {"z": BIT}
-    axes = tuple(of_beta(48 if form == "groups" else 80) for _ in range(k + len(names) - 1))
-    return Problem(model, f"{form}, {m} animals", axes, log_joint, log_sum, taken(*names), unknown)
+    axes = tuple(
+        of_beta(48 if form == "groups" else 80) for _ in range(k + (2 if form == "groups" else 1))
+    )
+    return Problem(model, f"{form}, {m} animals", axes, log_sum)
 
 
-def hidden_counts(rng: np.random.Generator, most: int | None = None) -> Problem:
+def hidden_counts(rng: np.random.Generator) -> Problem:
     """Animals at each of some sites, counted repeatedly, or of one place, removed as caught."""
     form = pick(rng, "sites", "removal")
-    return (sites if form == "sites" else removal)(rng, most)
+    return (sites if form == "sites" else removal)(rng)
 
 
-def sites(rng: np.random.Generator, most: int | None) -> Problem:
+def sites(rng: np.random.Generator) -> Problem:
     """Mixture of binomial laws over unknown sizes, which have no upper bound."""
-    n, visits = whole(rng, 8, 21, most), whole(rng, 2, 5)
+    n, visits = whole(rng, 8, 21), whole(rng, 2, 5)
     shape, rate = whole(rng, 2, 5), float(rng.uniform(0.2, 0.6))
     a, b = whole(rng, 1, 4), whole(rng, 1, 4)
     y = rng.binomial(
@@ -102,11 +84,6 @@ def sites(rng: np.random.Generator, most: int | None) -> Problem:
         lam, p = pm.Gamma("lam", shape, rate), pm.Beta("p", a, b)
         size = pm.Poisson("size", lam, shape=n, initval=y.max(axis=1))
         pm.Binomial("y", size[:, None], p, shape=y.shape, observed=y)
-
-    def log_joint(point: Point) -> float:
-        lam, p, size = point["lam"], point["p"], point["size"]
-        out = gamma.logpdf(lam, shape, scale=1 / rate) + beta.logpdf(p, a, b)
-        return out + poisson.logpmf(size, lam).sum() + binom.logpmf(y, size[:, None], p).sum()
 
     sizes = np.arange(300)[:, None]
 
@@ -119,12 +96,11 @@ def sites(rng: np.random.Generator, most: int | None) -> Problem:
         return out
 
     axes = (of_gamma(shape, rate, 90), of_beta(90))
-    unknown = {"size": np.arange(90)}
     told = f"sites, {n} × {visits}"
-    return Problem(model, told, axes, log_joint, log_sum, taken("lam", "p"), unknown)
+    return Problem(model, told, axes, log_sum)
 
 
-def removal(rng: np.random.Generator, most: int | None) -> Problem:
+def removal(rng: np.random.Generator) -> Problem:
     """One unknown size, and catches that are not put back; the chance depends on the effort."""
     n, visits = whole(rng, 40, 200), whole(rng, 3, 7)
     upper, effort = int(n * rng.uniform(1.5, 3)), rng.normal(0, 1, visits)
@@ -137,11 +113,6 @@ def removal(rng: np.random.Generator, most: int | None) -> Problem:
         a, b = pm.Normal("a", -1, 1), pm.Normal("b", 0, 1)
         size = pm.DiscreteUniform("size", total, upper)
         pm.Binomial("catch", size - before, pm.math.invlogit(a + b * effort), observed=catches)
-
-    def log_joint(point: Point) -> float:
-        a, b, size = point["a"], point["b"], point["size"]
-        out = norm.logpdf(a, -1, 1) + norm.logpdf(b, 0, 1) - np.log(upper - total + 1)
-        return out + binom.logpmf(catches, size - before, expit(a + b * effort)).sum()
 
     def log_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         rest = -np.inf
@@ -157,14 +128,13 @@ def removal(rng: np.random.Generator, most: int | None) -> Problem:
         return out + rest
 
     axes = (of_normal(-1, 1, 120), of_normal(0, 1, 120))
-    unknown = {"size": np.arange(total, upper + 1)}
     told = f"removal, {total} of at most {upper}"
-    return Problem(model, told, axes, log_joint, log_sum, taken("a", "b"), unknown)
+    return Problem(model, told, axes, log_sum)
 
 
-def dice(rng: np.random.Generator, most: int | None = None) -> Problem:
+def dice(rng: np.random.Generator) -> Problem:
     """A hidden die says how often a coin is thrown, a hidden draw which of two coins it is."""
-    n, loaded = whole(rng, 20, 70, most), rng.dirichlet(np.full(6, rng.uniform(1, 6)))
+    n, loaded = whole(rng, 20, 70), rng.dirichlet(np.full(6, rng.uniform(1, 6)))
     a, b, c = (whole(rng, 1, 5) for _ in "abc")
     coins = rng.beta(a, b, 2)[(rng.random(n) < rng.beta(c, c)).astype(int)]
     y = rng.binomial(1 + rng.choice(6, n, p=loaded), coins)
@@ -173,12 +143,6 @@ def dice(rng: np.random.Generator, most: int | None = None) -> Problem:
         pips = pm.Categorical("pips", loaded, shape=n, initval=np.full(n, 5))
         coin = pm.Bernoulli("coin", share, shape=n)
         pm.Binomial("y", pips + 1, heads[coin], observed=y)
-
-    def log_joint(point: Point) -> float:
-        pips, coin, heads = point["pips"], point["coin"], point["heads"]
-        out = beta.logpdf(point["share"], c, c) + beta.logpdf(heads, a, b).sum()
-        out += np.log(loaded[pips]).sum() + log_bernoulli(coin, point["share"]).sum()
-        return out + binom.logpmf(y, pips + 1, heads[coin]).sum()
 
     def log_sum(share: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         out = beta.logpdf(share, c, c) + beta.logpdf(first, a, b) + beta.logpdf(second, a, b)
@@ -190,14 +154,12 @@ def dice(rng: np.random.Generator, most: int | None = None) -> Problem:
             out = out + times * np.log((1 - share) * ours + share * theirs)
         return out
 
-    axes, unknown = (of_beta(70),) * 3, {"pips": np.arange(6), "coin": BIT}
-    told, at = f"{n} throws", taken("share", "heads")
-    return Problem(model, told, axes, log_joint, log_sum, at, unknown)
+    return Problem(model, f"{n} throws", (of_beta(70),) * 3, log_sum)
 
 
-def noisy_counts(rng: np.random.Generator, most: int | None = None) -> Problem:
+def noisy_counts(rng: np.random.Generator) -> Problem:
     """Photons in a pixel, read as an offset and a gain times their number, with noise."""
-    n, shape, rate = whole(rng, 8, 25, most), whole(rng, 2, 5), float(rng.uniform(0.5, 1.5))
+    n, shape, rate = whole(rng, 8, 25), whole(rng, 2, 5), float(rng.uniform(0.5, 1.5))
     power, scale = whole(rng, 3, 7), float(rng.uniform(0.3, 1.5))
     gain, lam = rng.gamma(power, 1 / power), rng.gamma(shape, 1 / rate)
     sd = float(rng.uniform(0.12, 0.4) * gain)
@@ -212,14 +174,6 @@ def noisy_counts(rng: np.random.Generator, most: int | None = None) -> Problem:
         out = gamma.logpdf(lam, shape, scale=1 / rate) + gamma.logpdf(gain, power, scale=1 / power)
         return out + norm.logpdf(offset, 0, scale)
 
-    names = ["lam", "gain", "offset"]
-
-    def log_joint(point: Point) -> float:
-        lam, gain, offset = (point[name] for name in names)
-        photons = point["photons"]
-        out = log_prior(lam, gain, offset) + poisson.logpmf(photons, lam).sum()
-        return out + norm.logpdf(y, offset + gain * photons, sd).sum()
-
     counts = np.arange(120)
 
     def log_sum(lam: np.ndarray, gain: np.ndarray, offset: np.ndarray) -> np.ndarray:
@@ -231,5 +185,4 @@ def noisy_counts(rng: np.random.Generator, most: int | None = None) -> Problem:
         return out - n * np.log(sd * np.sqrt(2 * np.pi))
 
     axes = (of_gamma(shape, rate, 50), of_gamma(power, power, 160), of_normal(0, scale, 140))
-    told, unknown = f"{n} pixels", {"photons": np.arange(100)}
-    return Problem(model, told, axes, log_joint, log_sum, taken(*names), unknown)
+    return Problem(model, f"{n} pixels", axes, log_sum)

@@ -25,7 +25,7 @@ from benchmarks.models.discrete_family_populations import (
 )
 from benchmarks.truths.discrete_family_truth import Problem, exact
 
-type Maker = Callable[[np.random.Generator, int | None], Problem]
+type Maker = Callable[[np.random.Generator], Problem]
 
 SEED = 57
 """The first seed by which the first two models of each kind differ in form; nothing was run."""
@@ -43,7 +43,7 @@ def problem_of(name: str, number: int) -> Problem:
     """Make one of the problems of a kind."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
-        return MAKERS[name](np.random.default_rng([number, len(name), SEED]), None)
+        return MAKERS[name](np.random.default_rng([number, len(name), SEED]))
 
 
 def made(name: str, number: int) -> tuple[pm.Model, float]:

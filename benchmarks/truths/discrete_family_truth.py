@@ -1,7 +1,7 @@
 """Evidence of a model by quadrature on a grid that closes in, its discrete unknowns summed by hand.
 
-A problem says by itself, in NumPy and without PyMC's densities, what its joint density is and what
-is left of it when the discrete unknowns are summed out. The grid covers the prior, is cut to where
+A problem says by itself, in NumPy and without PyMC's densities, what is left of its joint density
+when the discrete unknowns are summed out. The grid covers the prior, is cut to where
 the density is not negligible, and is refined once: both results must agree.
 """
 
@@ -13,10 +13,6 @@ import numpy as np
 import pymc as pm
 from scipy.special import logsumexp
 from scipy.stats import gamma
-
-type Point = dict[str, np.ndarray]
-
-BIT = np.arange(2)
 
 AGREEMENT = 1e-5
 """Largest difference of the last two grids, in nats."""
@@ -44,16 +40,9 @@ class Problem:
     form: str
     """What was drawn, for the reader: form and sizes."""
     axes: tuple[Axis, ...]
-    log_joint: Callable[[Point], float]
-    """Log density of all unknowns and the data, at values by name."""
     log_sum: Callable[..., np.ndarray]
-    """The same, summed over the discrete unknowns, at arrays that broadcast: one for each axis."""
-    at: Callable[[Point], Sequence[float]]
-    """Places of a point on the axes."""
-    support: dict[str, np.ndarray]
-    """Values that an element of a discrete unknown takes, or those that matter."""
-    log_volume: Callable[..., np.ndarray | float] = lambda *place: 0.0
-    """Log Jacobian, where the axes are not the unknowns themselves; it is in `log_sum`."""
+    """Log density of all, summed over the discrete unknowns, at arrays that broadcast: one
+    for each axis, with its Jacobian where the axes are not the unknowns themselves."""
 
 
 def of_normal(mean: float, sd: float, nodes: int) -> Axis:
@@ -145,21 +134,9 @@ def exact(problem: Problem) -> float:
     raise ArithmeticError(f"{problem.form}: no two grids agree, the last says {fine}")
 
 
-def taken(*names: str) -> Callable[[Point], Sequence[float]]:
-    """Elements of the named unknowns, in order."""
-    return lambda point: np.concatenate([np.ravel(point[name]) for name in names])
-
-
-def log_bernoulli(y: np.ndarray, p: np.ndarray | float) -> np.ndarray:
-    """Log probability of yes or no."""
-    with np.errstate(divide="ignore"):
-        return np.where(y, np.log(p), np.log1p(-np.asarray(p)))
-
-
-def whole(rng: np.random.Generator, low: int, high: int, most: int | None = None) -> int:
-    """Draw a size, of `most` if that is smaller."""
-    size = int(rng.integers(low, high))
-    return size if most is None else min(size, most)
+def whole(rng: np.random.Generator, low: int, high: int) -> int:
+    """Draw a size."""
+    return int(rng.integers(low, high))
 
 
 def pick(rng: np.random.Generator, *forms: str) -> str:

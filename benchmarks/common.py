@@ -22,6 +22,7 @@ import pytensor
 from pytensor.graph.replace import vectorize_graph
 
 from benchmarks import private
+from benchmarks.fresh_runs import RESULTS
 from pymc_tempering import testsystems
 from pymc_tempering.kernels import HMC
 from pymc_tempering.testsystems import TestSystem
@@ -29,7 +30,6 @@ from pymc_tempering.testsystems import TestSystem
 LEGS = ("prior_warmup", "fit", "looks", "scouts", "reference_draws", "run")
 """Parts of a run from a fitted reference, in their order; `work` of a run has those it had."""
 
-RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("pymc-tempering", "pymc", "pytensor", "numba", "numpy")
 
 

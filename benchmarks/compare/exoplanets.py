@@ -14,20 +14,18 @@ raises, or takes more than `--limit` CPU seconds, is a row too.
 
 import argparse
 import json
-import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import RESULTS, save
+from benchmarks.common import save
 from benchmarks.compare.exoplanets_table import CASES, NOTES, PlanetRun, failures, table
-from benchmarks.fresh_runs import Line, RunsFile, fill, lines_of, print_runs, said
+from benchmarks.fresh_runs import Line, RunsFile, add_options, make_missing, print_runs, said
 from benchmarks.models.exoplanets_model import DATA, planets_model
 
 
@@ -91,47 +89,26 @@ def answer_of(idata: Any, evidence: Any) -> Line:
     }
 
 
-def run_missing(args: argparse.Namespace, file: RunsFile) -> None:
-    """Make the runs that are not in the file yet."""
-    done = {(run.case, run.seed) for run in file.read()}
-
-    def job(name: str, seeds: Sequence[int]) -> Iterator[Line]:
-        for line in lines_of(str(Path(__file__).resolve()), name, seeds, args.limit):
-            ended = {"cpu": args.limit} if line["status"].startswith("over") else {}
-            yield {"case": name} | line | ended
-
-    jobs = []
-    for name in args.cases:
-        repeats = CASES[name].repeats if args.repeats is None else args.repeats
-        seeds = [s for s in range(args.seed, args.seed + repeats) if (name, s) not in done]
-        parts = [seeds[i :: args.workers] for i in range(args.workers)]
-        jobs += [partial(job, name, part) for part in parts if part]
-    fill(file, jobs, args.workers)
-
-
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     arguments.add_argument("--repeats", type=int, help="of each case; 40 or 10 by default")
     arguments.add_argument("--seed", type=int, default=1, help="first of the consecutive seeds")
-    arguments.add_argument("--limit", type=float, default=1800.0, help="CPU seconds of a run")
-    arguments.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
-    arguments.add_argument("--workers", type=int, default=1, help="processes, one core each")
-    arguments.add_argument("--restart", action="store_true", help="forget earlier runs")
-    arguments.add_argument("--child", choices=list(CASES), help=argparse.SUPPRESS)
+    add_options(arguments, 1800.0, child=list(CASES))
     arguments.add_argument("--seeds", type=int, nargs="+", help=argparse.SUPPRESS)
     args = arguments.parse_args()
     if not DATA.exists():
         print(f"{DATA} is missing: set PMT_DATA to the folder of rvs_0001.txt. Nothing is run.")
         return
     if args.child:
-        logging.getLogger("pymc").setLevel(logging.ERROR)
-        print_runs(partial(prepared, args.child), args.seeds, args.limit)
-        return
+        return print_runs(partial(prepared, args.child), args.seeds, args.limit)
     file = RunsFile(args.out / "exoplanets_runs.csv", PlanetRun)
-    if args.restart:
-        file.forget(lambda run: run.case in args.cases)
-    run_missing(args, file)
+    wanted = {
+        name: range(args.seed, args.seed + (args.repeats or CASES[name].repeats))
+        for name in args.cases
+    }
+    longest = max(len(seeds) for seeds in wanted.values())
+    make_missing(file, __file__, wanted, args, "case", -(-longest // args.workers))
     runs = file.read()
     if not runs:
         return

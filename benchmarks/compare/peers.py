@@ -12,13 +12,11 @@ Every answer is written to `peers_runs.csv` as soon as it is there, and the tabl
 model. A run that was cut short goes on where it was; `--restart` forgets what there is.
 """
 
-import csv
 import logging
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
@@ -31,6 +29,7 @@ from threadpoolctl import threadpool_limits
 import pymc_tempering as pmt
 from benchmarks.common import LEGS, Row, parser, prior, run_once, save, system
 from benchmarks.compare.nuts_bridge import bridge
+from benchmarks.fresh_runs import RunsFile
 
 DEFAULT_MODELS = (
     "regression", "hierarchical", "mixture", "twenty_modes", "gaussian100", "logistic", "schools",
@@ -231,22 +230,6 @@ def summarize(name: str, method: str, answers: Sequence[Answer]) -> Row:
     }
 
 
-def read_answers(path: Path) -> Answers:
-    """Read the answers that an earlier run has left, if it did."""
-    if not path.exists():
-        return {}
-    kinds: dict[Any, Callable[[str], Any]] = {
-        float: float, int: int, bool: lambda text: text == "True"
-    }  # fmt: skip
-    with path.open(newline="") as file:
-        return {
-            (line["model"], line["method"], int(line["seed"])): Answer(
-                **{f.name: kinds[f.type](line[f.name]) for f in fields(Answer)}
-            )
-            for line in csv.DictReader(file)
-        }
-
-
 def table(answers: Answers) -> list[Row]:
     """Summarize every model and method that has answers; tempering comes first in each model."""
     rows: list[Row] = []
@@ -301,26 +284,6 @@ def seeds_of(answers: Answers) -> str:
     return "; ".join([f"{usual}, of each model", *others])
 
 
-def runs_file(path: Path, what: str, kind: type[Any], *, restart: bool) -> Path:
-    """Make the file of all runs where it is missing, or anew: a line a run, keys and then fields.
-
-    Parameters
-    ----------
-    path : Path
-    what : str
-        First of the keys; the others are method and seed.
-    kind : type
-        Dataclass of a run.
-    restart : bool
-        Whether to forget the runs that there are.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if restart or not path.exists():
-        names = [field.name for field in fields(kind)]
-        path.write_text(",".join([what, "method", "seed", *names]) + "\n")
-    return path
-
-
 def main() -> None:
     arguments = parser(__doc__, 30, DEFAULT_MODELS)
     arguments.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
@@ -329,8 +292,10 @@ def main() -> None:
     args = arguments.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     stem = f"peers{args.suffix}" if args.suffix else "peers"
-    path = runs_file(args.out / f"{stem}_runs.csv", "model", Answer, restart=args.restart)
-    answers = read_answers(path)
+    file = RunsFile(args.out / f"{stem}_runs.csv", Answer, ("model", "method", "seed"))
+    if args.restart:
+        file.path.unlink(missing_ok=True)
+    answers: Answers = file.by_key()
     seeds = range(args.seed, args.seed + args.repeats)
     for name in args.models:
         missing = [
@@ -345,10 +310,9 @@ def main() -> None:
             for method, seed in missing:
                 answer = METHODS[method](name, seed)
                 answers[name, method, seed] = answer
-                with path.open("a", newline="") as file:
-                    csv.writer(file).writerow([name, method, seed, *astuple(answer)])
+                file.add(answer, name, method, seed)
         settings = {
-            "seeds": f"{seeds_of(answers)}; answers: {path.name}",
+            "seeds": f"{seeds_of(answers)}; answers: {file.path.name}",
             **NOTES,
         }
         save(stem, table(answers), args.out, "Tempering and its peers", settings)

@@ -12,20 +12,25 @@ parameters are free the evidence may differ, by .013 nats for seed 11654.
 """
 
 import argparse
-import logging
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from time import process_time
 
 import numpy as np
 
-from benchmarks.common import RESULTS, Row, save
-from benchmarks.fresh_runs import Line, RunsFile, fill, first_sentence, lines_of, print_runs
+from benchmarks.common import Row, save
+from benchmarks.fresh_runs import (
+    Line,
+    RunsFile,
+    add_options,
+    first_sentence,
+    make_missing,
+    print_runs,
+)
 
 LIMIT = 300.0
 """CPU seconds of a program."""
@@ -170,21 +175,14 @@ def main() -> None:
     arguments.add_argument("--repeats", type=int, default=300)
     arguments.add_argument("--seed", type=int, default=1, help="first of the consecutive seeds")
     arguments.add_argument("--seeds", type=int, nargs="+", help="these seeds")
-    arguments.add_argument("--workers", type=int, default=2)
-    arguments.add_argument("--limit", type=float, default=LIMIT, help="CPU seconds of a program")
-    arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument(
-        "--restart", action="store_true", help="forget earlier runs of the seeds"
-    )
+    add_options(arguments, LIMIT, 2)
     arguments.add_argument("--ways", action="store_true", help="each in a way drawn at random")
     arguments.add_argument("--show", type=int, metavar="SEED")
-    arguments.add_argument("--child", help=argparse.SUPPRESS)
     args = arguments.parse_args()
     seeds = args.seeds or list(range(args.seed, args.seed + args.repeats))
     if args.show is not None:
         return show(args.show)
     if args.child:
-        logging.getLogger("pymc").setLevel(logging.ERROR)
         return print_runs(
             lambda: partial(run_program, ways=args.child == "ways"), seeds, args.limit
         )
@@ -193,17 +191,7 @@ def main() -> None:
         stem, runs_file = "random_programs_ways", "random_programs_ways_runs.csv"
         kind = WrittenRun
     file = RunsFile(args.out / runs_file, kind)
-    if args.restart:
-        file.forget(lambda run: run.seed in seeds)
-    done = {run.seed for run in file.read()}
-    left = [seed for seed in seeds if seed not in done]
-    chunks = [left[i : i + EACH] for i in range(0, len(left), EACH)]
-    jobs = [
-        lambda c=c: lines_of(__file__, "ways" if args.ways else "programs", c, args.limit)
-        for c in chunks
-    ]
-    if jobs:
-        fill(file, jobs, args.workers)
+    make_missing(file, __file__, {"ways" if args.ways else "programs": seeds}, args, each=EACH)
     runs = sorted((run for run in file.read() if run.seed in set(seeds)), key=lambda r: r.seed)
     rows, notes = summary(runs)
     settings = {"seeds": f"{min(seeds)} to {max(seeds)}; runs: {file.path.name}", **notes}

@@ -7,19 +7,24 @@ there already are not run again.
 """
 
 import argparse
-import logging
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import process_time
 
 import numpy as np
 
-from benchmarks.common import RESULTS, Row, save
-from benchmarks.fresh_runs import Line, RunsFile, fill, first_sentence, lines_of, print_runs
+from benchmarks.common import Row, save
+from benchmarks.fresh_runs import (
+    Line,
+    RunsFile,
+    add_options,
+    first_sentence,
+    make_missing,
+    print_runs,
+)
 
 LIMIT = 300.0
 """CPU seconds of a cell."""
@@ -143,17 +148,12 @@ def main() -> None:
     arguments.add_argument("--doors", action="store_true", help="all front doors, kinds in turn")
     arguments.add_argument("--kinds", nargs="+", help="these kinds alone")
     arguments.add_argument("--ways", nargs="+", help="these ways alone")
-    arguments.add_argument("--workers", type=int, default=2)
-    arguments.add_argument("--limit", type=float, default=LIMIT, help="CPU seconds of a cell")
-    arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--restart", action="store_true", help="forget earlier runs of these")
-    arguments.add_argument("--child", help=argparse.SUPPRESS)
+    add_options(arguments, LIMIT, 2)
     arguments.add_argument("--seeds", type=int, nargs="+", help=argparse.SUPPRESS)
     args = arguments.parse_args()
     doors = args.doors or args.child == "doors"
     every = cells(doors)
     if args.child:
-        logging.getLogger("pymc").setLevel(logging.ERROR)
         return print_runs(lambda: lambda i: run_cell(*every[i]), args.seeds, args.limit)
     wanted = [
         i for i, (_, way, kind) in enumerate(every)
@@ -161,15 +161,7 @@ def main() -> None:
     ]  # fmt: skip
     name, runs_file = ("ways_doors", "ways_doors_runs.csv") if doors else ("ways", "ways_runs.csv")
     file = RunsFile(args.out / runs_file, Run)
-    if args.restart:
-        file.forget(lambda run: run.seed in wanted)
-    done = {run.seed for run in file.read()}
-    left = [i for i in wanted if i not in done]
-    chunks = [left[i : i + EACH] for i in range(0, len(left), EACH)]
-    child = "doors" if doors else "cells"
-    jobs = [lambda c=c: lines_of(__file__, child, c, args.limit) for c in chunks]
-    if jobs:
-        fill(file, jobs, args.workers)
+    make_missing(file, __file__, {"doors" if doors else "cells": wanted}, args, each=EACH)
     runs = sorted((run for run in file.read() if run.seed in wanted), key=lambda run: run.seed)
     rows, notes = summary(runs)
     save(name, rows, args.out, "Ways of writing a model", {"runs": file.path.name, **notes})

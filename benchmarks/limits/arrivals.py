@@ -12,7 +12,6 @@ are named. A run that raises, or takes more than `--limit` CPU seconds, is a row
 """
 
 import argparse
-import logging
 import os
 import warnings
 from collections import Counter
@@ -20,16 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from time import process_time
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.common import RESULTS, Row, save, system
+from benchmarks.common import Row, save, system
 from benchmarks.errors.calibration import DEFAULT_MODELS
-from benchmarks.fresh_runs import Line, RunsFile, fill, lines_of, print_runs
+from benchmarks.fresh_runs import Line, RunsFile, add_options, make_missing, print_runs
 from benchmarks.models.real_models_list import all_models
 
 FIRST, QUANTILE, FEW = 100, 0.01, 20
@@ -208,22 +206,6 @@ def judge(runs: Sequence[Arrivals]) -> dict[str, str]:
     }
 
 
-def run_missing(args: argparse.Namespace, file: RunsFile) -> None:
-    """Make the runs that are not in the file yet."""
-    done = {(run.model, run.seed) for run in file.read()}
-
-    def job(name: str, seeds: Sequence[int]) -> Iterator[Line]:
-        for line in lines_of(str(Path(__file__).resolve()), name, seeds, args.limit):
-            yield {"model": name} | line
-
-    jobs = []
-    for name in args.models:
-        repeats = args.repeats or REPEATS[name.partition("/")[0]]
-        seeds = [s for s in range(args.seed, args.seed + repeats) if (name, s) not in done]
-        jobs += [partial(job, name, seeds)] if seeds else []
-    fill(file, jobs, args.workers)
-
-
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument(
@@ -231,21 +213,15 @@ def main() -> None:
     )
     arguments.add_argument("--repeats", type=int, help="of each model; 10 or 1 by default")
     arguments.add_argument("--seed", type=int, default=1, help="first of the consecutive seeds")
-    arguments.add_argument("--limit", type=float, default=600.0, help="CPU seconds of a run")
-    arguments.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
-    arguments.add_argument("--workers", type=int, default=1, help="processes, one core each")
-    arguments.add_argument("--restart", action="store_true", help="forget earlier runs")
-    arguments.add_argument("--child", choices=NAMES, help=argparse.SUPPRESS)
+    add_options(arguments, 600.0, child=NAMES)
     arguments.add_argument("--seeds", type=int, nargs="+", help=argparse.SUPPRESS)
     args = arguments.parse_args()
     if args.child:
-        logging.getLogger("pymc").setLevel(logging.ERROR)
-        print_runs(partial(prepared, args.child), args.seeds, args.limit)
-        return
+        return print_runs(partial(prepared, args.child), args.seeds, args.limit)
     file = RunsFile(args.out / "arrivals_runs.csv", Arrivals)
-    if args.restart:
-        file.forget(lambda run: run.model in args.models)
-    run_missing(args, file)
+    repeats = {name: args.repeats or REPEATS[name.partition("/")[0]] for name in args.models}
+    wanted = {name: range(args.seed, args.seed + n) for name, n in repeats.items()}
+    make_missing(file, __file__, wanted, args, "model")
     runs = file.read()
     by_model = {name: [run for run in runs if run.model == name] for name in NAMES}
     rows = [one_row(name, own) for name, own in by_model.items() if own]

@@ -10,17 +10,15 @@ Every run is written to a file beside the table as soon as it is there, and the 
 row. A benchmark that was cut short goes on where it was; `--restart` forgets what there is.
 """
 
-import csv
 import logging
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -30,7 +28,8 @@ from scipy.special import logit, ndtri
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import MODELS, Row, parser, run_and_keep, run_once, save, system
-from benchmarks.compare.peers import Stopwatch, runs_file, seeds_of, smc_and_draws
+from benchmarks.compare.peers import Stopwatch, seeds_of, smc_and_draws
+from benchmarks.fresh_runs import RunsFile
 from benchmarks.models.needles_placed import Placed
 from benchmarks.private import (
     Outcome,
@@ -319,23 +318,6 @@ def table(searches: Searches) -> list[Row]:
     ]
 
 
-def read_searches(path: Path) -> Searches:
-    """Read the runs that an earlier call has left, if it did."""
-    if not path.exists():
-        return {}
-    truth = {"True": True, "False": False, "": None}
-    with path.open(newline="") as file:
-        return {
-            (line["row"], line["method"], int(line["seed"])): Search(
-                **{
-                    f.name: float(line[f.name]) if f.type is float else truth[line[f.name]]
-                    for f in fields(Search)
-                }
-            )
-            for line in csv.DictReader(file)
-        }
-
-
 def installed(methods: Sequence[str]) -> list[str]:
     """Leave out dynesty where it is missing, and say so."""
     if "dynesty" not in methods or find_spec("dynesty"):
@@ -345,7 +327,7 @@ def installed(methods: Sequence[str]) -> list[str]:
 
 
 def run_missing(
-    name: str, methods: Sequence[str], seeds: range, searches: Searches, path: Path
+    name: str, methods: Sequence[str], seeds: range, searches: Searches, file: RunsFile
 ) -> None:
     """Add the runs of a row that are not there yet, and write each to the file."""
     missing = [
@@ -359,8 +341,7 @@ def run_missing(
     for method, seed in missing:
         search = METHODS[method](name, seed)
         searches[name, method, seed] = search
-        with path.open("a", newline="") as file:
-            csv.writer(file).writerow([name, method, seed, *astuple(search)])
+        file.add(search, name, method, seed)
 
 
 def main() -> None:
@@ -373,13 +354,15 @@ def main() -> None:
     methods = installed(args.methods)
     if not methods:
         return
-    path = runs_file(args.out / "needles_runs.csv", "row", Search, restart=args.restart)
-    searches = read_searches(path)
+    file = RunsFile(args.out / "needles_runs.csv", Search, ("row", "method", "seed"))
+    if args.restart:
+        file.path.unlink(missing_ok=True)
+    searches: Searches = file.by_key()
     seeds = range(args.seed, args.seed + args.repeats)
     for name in args.rows:
         with threadpool_limits(1):  # one core each
-            run_missing(name, methods, seeds, searches, path)
-        settings = {"seeds": f"{seeds_of(searches)}; runs: {path.name}", **NOTES}
+            run_missing(name, methods, seeds, searches, file)
+        settings = {"seeds": f"{seeds_of(searches)}; runs: {file.path.name}", **NOTES}
         if find_spec("dynesty"):
             settings["dynesty"] = f"NestedSampler of {version('dynesty')} by default"
         save("needles", table(searches), args.out, "Is the narrow mode found?", settings)

@@ -284,14 +284,6 @@ def machine() -> dict[str, str]:
     }
 
 
-def shares(work: Sequence[dict[str, int]]) -> dict[str, float]:
-    """Mean share of each leg in the density evaluations of runs."""
-    return {
-        leg: float(np.mean([each.get(leg, 0) / sum(each.values()) for each in work]))
-        for leg in LEGS
-    }
-
-
 type Row = dict[str, str | int | float]
 
 

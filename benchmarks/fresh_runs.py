@@ -57,7 +57,11 @@ def said(error: BaseException) -> str:
 
 
 def limit_time(seconds: float) -> None:
-    """End this process when it has used so many more CPU seconds, or hangs for long."""
+    """End this process when it has used so many more CPU seconds, or hangs for long.
+
+    The stack is printed first.
+    """
+    faulthandler.register(signal.SIGXCPU, all_threads=False, chain=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     end = math.ceil(process_time() + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (end, resource.RLIM_INFINITY))
@@ -86,7 +90,10 @@ def print_runs(
     logging.getLogger("pymc").setLevel(logging.ERROR)
     die_with_parent()
     limit_time(max(COMPILING, limit))
-    run = prepare()
+    try:
+        run = prepare()
+    except Exception as error:  # and so is a model that does not compile
+        run = partial(_refused, said(error))
     for seed in seeds:
         limit_time(limit)
         try:
@@ -95,6 +102,10 @@ def print_runs(
             line = {"status": said(error)}
         print(MARK + json.dumps(line), flush=True)
     faulthandler.cancel_dump_traceback_later()
+
+
+def _refused(status: str, seed: int) -> Line:
+    return {"status": status}
 
 
 def lines_of(script: str, name: str, seeds: Sequence[int], limit: float) -> Iterator[Line]:
@@ -128,7 +139,8 @@ def lines_of(script: str, name: str, seeds: Sequence[int], limit: float) -> Iter
 def _why(code: int, errors: str, limit: float) -> str:
     """Say why a process ended before its time."""
     if code == -signal.SIGXCPU:
-        return f"over {limit:.0f} CPU s"
+        where = place_of(errors)
+        return f"over {limit:.0f} CPU s" + (f" in {where}" if where else "")
     if "Timeout (" in errors:
         return f"hung for {PATIENCE * limit:.0f} wall s"
     last = (errors.strip().splitlines() or [""])[-1]
@@ -140,6 +152,19 @@ def _read(kind: Any, text: str) -> Any:
     if kind in (bool, bool | None):
         return {"True": True, "False": False, "": None}[text]
     return kind(text)
+
+
+def place_of(stack: str) -> str:
+    """Name the functions of the package on the first stack that was printed, innermost first.
+
+    That of a signal names the innermost first, that of an exception last.
+    """
+    first = stack.split("Current thread")[1] if "Current thread" in stack else stack
+    inside = re.findall(r'pymc_tempering/([\w/]+)\.py", line \d+(,?) in (\w+)', first)
+    names = [f"{file}:{function}" for file, _, function in inside]
+    if any(comma for _, comma, _ in inside):
+        names.reverse()
+    return " < ".join(names[:6])
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,12 @@ import csv
 import hashlib
 import json
 import os
-import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from time import perf_counter, process_time
 
 from benchmarks.common import RESULTS, save
 from benchmarks.compare.real_models_table import NOTES, Line, judge, read_runs, table
+from benchmarks.fresh_runs import lines_of
 from benchmarks.models.real_models_list import all_models
 from benchmarks.truths.real_truth_methods import TRUTHS, truths_of
 
@@ -34,33 +31,16 @@ COLUMNS = (
 RUNS, LONG_RUNS = "real_models_runs.csv", "real_models_truths.csv"
 PACKAGE = Path(__file__).parents[2] / "pymc_tempering"
 CHILD = Path(__file__).parent / "real_models_child.py"
-PATIENCE, TO_COMPILE = 6.0, 1200.0
-"""Wall seconds to CPU seconds, and seconds to compile, at which a process that hangs is ended."""
 
 
 def fresh_run(method: str, name: str, seed: int, limit: float) -> Line:
     """Run a method on a model in a new process, and say what came of it."""
-    command = [sys.executable, str(CHILD), method, name, str(seed), str(limit)]
-    line: Line = {"model": name, "method": method, "seed": seed, "code": code_of(PACKAGE)}
-    patience = PATIENCE * limit + TO_COMPILE
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     started = perf_counter()
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment,
-            timeout=patience,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return line | {"status": f"hung for {patience:.0f} wall s"}
-    line["wall"] = round(perf_counter() - started, 1)
-    if done.returncode == 0:
-        found = json.loads(done.stdout.splitlines()[-1])
-        return line | {"status": "done"} | found
-    where = place_of(done.stderr)
-    if done.returncode == -signal.SIGXCPU:
-        return line | {"status": f"over {limit:.0f} CPU s in {where}"}
-    said = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1][:300]
-    return line | {"status": f"failed: {said}" + (f" (in {where})" if where else "")}
+    (found,) = lines_of(str(CHILD), f"{method}/{name}", [seed], limit)
+    wall = {"wall": round(perf_counter() - started, 1), "code": code_of(PACKAGE)}
+    if not found["status"].startswith(("done", "over", "hung")):
+        found["status"] = f"failed: {found['status']}"
+    return {"model": name, "method": method} | found | wall
 
 
 def by_formula(name: str, seed: int) -> Line:
@@ -76,19 +56,6 @@ def code_of(package: Path) -> str:
     """Return a short hash of the sources of the package, the same wherever it lies."""
     parts = [path.read_bytes() for path in sorted(package.rglob("*.py"))]
     return hashlib.sha1(b"".join(parts), usedforsecurity=False).hexdigest()[:8]
-
-
-def place_of(stack: str) -> str:
-    """Name the functions of the package on the first stack that was printed, innermost first.
-
-    That of a signal names the innermost first, that of an exception last.
-    """
-    first = stack.split("Current thread")[1] if "Current thread" in stack else stack
-    inside = re.findall(r'pymc_tempering/([\w/]+)\.py", line \d+(,?) in (\w+)', first)
-    names = [f"{file}:{function}" for file, _, function in inside]
-    if any(comma for _, comma, _ in inside):
-        names.reverse()
-    return " < ".join(names[:6])
 
 
 def add_run(path: Path, line: Line) -> None:

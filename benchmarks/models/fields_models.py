@@ -1,7 +1,7 @@
 """Models with a latent field, first half: kinds that may be seen while the code is written.
 
 A kind makes a model of about so many unconstrained dimensions, with data that the seed draws. Exact
-log evidences of all but the lattice are in fields_truth.py.
+log evidences of all but the lattice are in fields_first_truth.py.
 """
 
 from collections.abc import Callable

@@ -7,7 +7,6 @@ points one standard deviation apart is exact to 1e-8, and to less than that wher
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import gammaln, logsumexp
 
@@ -141,8 +140,3 @@ def by_importance(
     log_z = logsumexp(log_w) - np.log(draws)
     spread = np.exp(log_w - log_z)
     return float(log_z), float(spread.std() / np.sqrt(draws))
-
-
-def whitened(root: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Solve with a lower root."""
-    return solve_triangular(root, x, lower=True)

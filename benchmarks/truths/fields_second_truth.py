@@ -23,13 +23,7 @@ from benchmarks.models.fields_second import (
     uneven_times,
 )
 from benchmarks.truths.fields_filters import POISSON, SHORTEST, STUDENT, by_grid
-from benchmarks.truths.fields_quadrature import (
-    by_importance,
-    curvature,
-    on_lattices,
-    root_of_inverse,
-)
-from benchmarks.truths.fields_truth import (
+from benchmarks.truths.fields_first_truth import (
     COARSE,
     FINE,
     Truth,
@@ -39,6 +33,12 @@ from benchmarks.truths.fields_truth import (
     sharpest_count,
     span_of_counts,
 )  # fmt: skip
+from benchmarks.truths.fields_quadrature import (
+    by_importance,
+    curvature,
+    on_lattices,
+    root_of_inverse,
+)
 
 type Density = Callable[[np.ndarray], float]
 

@@ -327,7 +327,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def save(name: str, rows: Sequence[Row], out: Path, title: str, settings: dict[str, str]) -> None:
     """Print a table and write it to `out` as Markdown and CSV, with machine, versions, settings."""
-    head = {**machine(), **settings}
+    head = {key: " ".join(str(text).split()) for key, text in (machine() | settings).items()}
     table = markdown(rows)
     print(f"\n{table}\n", flush=True)
     out.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,8 @@ out in its favor; for NUTS, nutpie with its tuning, and the bridge. `wall` is th
 clock. `total` is the whole call as a user waits for it, compiling with warm disk caches and the
 container included.
 
-Every answer is written to `peers_runs.csv` as soon as it is there, and the table after each
-model. A run that was cut short goes on where it was; `--restart` forgets what there is.
+Every answer is written to a file beside the table as soon as it is there, and the table after
+each model. A run that was cut short goes on where it was; `--restart` forgets what there is.
 """
 
 import logging

@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help example test coverage lint format docs snippets bench reproduce clean
+.PHONY: help example test coverage lint format docs snippets bench bench-quick reproduce clean
 
 help:
 	@echo "make example   install the package and run examples/quickstart.py"
@@ -23,7 +23,8 @@ help:
 	@echo "make docs      run the notebooks and build docs/_build/html, warnings are errors (minutes)"
 	@echo "make snippets  run the Python blocks of README.md and of the pages, docs/snippets.py (minutes)"
 	@echo "make bench     calibration of the error bars, and the comparison with peers (long)"
-	@echo "make reproduce figures of the papers at small size, docs/benchmarks/reproduction.md (10 minutes)"
+	@echo "make bench-quick  start-up, gradient, draws a second, error of log Z: a line of a history (5 minutes)"
+	@echo "make reproduce figures of the papers at small size, docs/benchmarks/reproduction.md (5 minutes)"
 	@echo "make clean     remove .venv, caches and builds"
 
 example: $(VENV)/.stamp-examples
@@ -60,12 +61,16 @@ snippets: $(VENV)/.stamp-test
 	$(BIN)/python docs/snippets.py
 
 bench: $(VENV)/.stamp-examples
-	$(BIN)/python benchmarks/calibration.py
-	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks calibration
+	$(BIN)/python benchmarks peers
+
+# benchmarks/results/history.csv has a line for each time.
+bench-quick: $(VENV)/.stamp-examples
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks quick
 
 # BLAS on one thread: the speed is stated for it.
 reproduce: $(VENV)/.stamp-examples
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/reproduce.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks reproduce
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -21,20 +21,15 @@ import numpy as np
 import pytensor
 from pytensor.graph.replace import vectorize_graph
 
+from benchmarks import private
+from benchmarks.fresh_runs import RESULTS
 from pymc_tempering import testsystems
-from pymc_tempering.chain.loop import N_STEPS
-from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.call import REFERENCES, Call, Job, Options, goal_of
-from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.rounds import Outcome, estimate, run_rounds
+from pymc_tempering.kernels import HMC
 from pymc_tempering.testsystems import TestSystem
 
 LEGS = ("prior_warmup", "fit", "looks", "scouts", "reference_draws", "run")
 """Parts of a run from a fitted reference, in their order; `work` of a run has those it had."""
 
-RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("pymc-tempering", "pymc", "pytensor", "numba", "numpy")
 
 
@@ -78,9 +73,9 @@ def system(name: str) -> TestSystem:
 
 
 @cache
-def prior(name: str) -> Prior:
+def prior(name: str) -> private.Prior:
     """Compile a model of `MODELS` once a process."""
-    return compile_model(system(name).model)
+    return private.compile_model(system(name).model)
 
 
 TAIL = 0.99
@@ -177,18 +172,18 @@ def run_tempering(
     reference: str,
     cores: int = 1,
     target_mcse: float | None = None,
-) -> Outcome:
+) -> private.Outcome:
     """Do what `pmt.sample(draws, chains=chains, random_seed=seed)` does once it has compiled."""
-    options = Options(reference=reference)
+    options = private.Options(reference=reference)
     rng = np.random.default_rng(seed)
     compiled = prior(name)
-    kernel = on_all(HMC(), compiled.path.dim)
-    job = Job(compiled, kernel, options, rng, cores)
-    chosen = choose_plan(job)
+    kernel = private.on_all(HMC(), compiled.path.dim)
+    job = private.Job(compiled, kernel, options, rng, cores)
+    chosen = private.choose_plan(job)
     no_progress: Any = nullcontext(SimpleNamespace(update=lambda: None))
-    first, goal = goal_of(draws, target_mcse=target_mcse)
-    call = Call(first, chains=chains, goal=goal)
-    return run_rounds(job, call, chosen, lambda *_: no_progress)
+    first, goal = private.goal_of(draws, target_mcse=target_mcse)
+    call = private.Call(first, chains=chains, goal=goal)
+    return private.run_rounds(job, call, chosen, lambda *_: no_progress)
 
 
 def run_and_keep(
@@ -198,14 +193,14 @@ def run_and_keep(
     chains: int = 4,
     reference: str = "auto",
     target_mcse: float | None = None,
-) -> tuple[Run, Outcome]:
+) -> tuple[Run, private.Outcome]:
     """Run from warm-up to evidence on one core; also what it was made of."""
     prior(name)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         started = perf_counter(), process_time()
         outcome = run_tempering(name, seed, draws, chains, reference, target_mcse=target_mcse)
-        evidence = estimate(outcome.chosen, outcome.runs, outcome.reference)
+        evidence = private.estimate(outcome.chosen, outcome.runs, outcome.reference)
         seconds, cpu = perf_counter() - started[0], process_time() - started[1]
     said = [str(w.message) for w in caught] + [run.stuck for run in outcome.runs if run.stuck]
     statistic = statistic_of(name)
@@ -213,7 +208,9 @@ def run_and_keep(
     if statistic is not None:
         x = np.concatenate([run.record.x[: run.state.n_draws] for run in outcome.runs])
         tail = float(np.mean(statistic(x) > tail_start(name)))
-    own = sum(run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in outcome.runs)
+    own = sum(
+        run.record.scalars[: run.state.n_draws, private.N_STEPS].sum() for run in outcome.runs
+    )
     run = Run(
         seed, evidence.method, evidence.log_z, evidence.mcse, evidence.verdict,
         evidence.n_tours, evidence.ess,
@@ -287,14 +284,6 @@ def machine() -> dict[str, str]:
     }
 
 
-def shares(work: Sequence[dict[str, int]]) -> dict[str, float]:
-    """Mean share of each leg in the density evaluations of runs."""
-    return {
-        leg: float(np.mean([each.get(leg, 0) / sum(each.values()) for each in work]))
-        for leg in LEGS
-    }
-
-
 type Row = dict[str, str | int | float]
 
 
@@ -338,7 +327,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def save(name: str, rows: Sequence[Row], out: Path, title: str, settings: dict[str, str]) -> None:
     """Print a table and write it to `out` as Markdown and CSV, with machine, versions, settings."""
-    head = {**machine(), **settings}
+    head = {key: " ".join(str(text).split()) for key, text in (machine() | settings).items()}
     table = markdown(rows)
     print(f"\n{table}\n", flush=True)
     out.mkdir(parents=True, exist_ok=True)
@@ -359,7 +348,7 @@ def parser(
     result.add_argument("--repeats", type=int, default=repeats)
     if models:
         result.add_argument("--models", nargs="+", choices=list(MODELS), default=list(models))
-    result.add_argument("--reference", choices=REFERENCES, default="auto")
+    result.add_argument("--reference", choices=private.REFERENCES, default="auto")
     result.add_argument("--seed", type=int, default=1, help="first of the consecutive seeds")
     result.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
     return result

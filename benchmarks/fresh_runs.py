@@ -3,13 +3,16 @@
 A script that is called with `--child NAME --seeds ...` compiles a model once, makes a run for each
 seed, and prints a line of JSON for each (`print_runs`). `lines_of` starts such a process and reads
 its lines; where it has ended before its last run it says so of that run, and starts another one for
-the rest. Runs are kept in a file of CSV (`RunsFile`), a line each, as soon as they are there.
+the rest. Runs are kept in a file of CSV (`RunsFile`), a line each, as soon as they are there. So a
+script that was cut short goes on where it was (`make_missing`).
 """
 
+import argparse
 import csv
 import ctypes
 import faulthandler
 import json
+import logging
 import math
 import os
 import re
@@ -20,12 +23,15 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from time import process_time
 from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
 
 type Line = dict[str, Any]
 
@@ -51,7 +57,11 @@ def said(error: BaseException) -> str:
 
 
 def limit_time(seconds: float) -> None:
-    """End this process when it has used so many more CPU seconds, or hangs for long."""
+    """End this process when it has used so many more CPU seconds, or hangs for long.
+
+    The stack is printed first.
+    """
+    faulthandler.register(signal.SIGXCPU, all_threads=False, chain=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     end = math.ceil(process_time() + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (end, resource.RLIM_INFINITY))
@@ -77,9 +87,13 @@ def print_runs(
     limit : float
         CPU seconds of a run.
     """
+    logging.getLogger("pymc").setLevel(logging.ERROR)
     die_with_parent()
     limit_time(max(COMPILING, limit))
-    run = prepare()
+    try:
+        run = prepare()
+    except Exception as error:  # and so is a model that does not compile
+        run = partial(_refused, said(error))
     for seed in seeds:
         limit_time(limit)
         try:
@@ -88,6 +102,10 @@ def print_runs(
             line = {"status": said(error)}
         print(MARK + json.dumps(line), flush=True)
     faulthandler.cancel_dump_traceback_later()
+
+
+def _refused(status: str, seed: int) -> Line:
+    return {"status": status}
 
 
 def lines_of(script: str, name: str, seeds: Sequence[int], limit: float) -> Iterator[Line]:
@@ -121,11 +139,32 @@ def lines_of(script: str, name: str, seeds: Sequence[int], limit: float) -> Iter
 def _why(code: int, errors: str, limit: float) -> str:
     """Say why a process ended before its time."""
     if code == -signal.SIGXCPU:
-        return f"over {limit:.0f} CPU s"
+        where = place_of(errors)
+        return f"over {limit:.0f} CPU s" + (f" in {where}" if where else "")
     if "Timeout (" in errors:
         return f"hung for {PATIENCE * limit:.0f} wall s"
     last = (errors.strip().splitlines() or [""])[-1]
     return f"the process ended with {code}: {last[:200]}"
+
+
+def _read(kind: Any, text: str) -> Any:
+    """Read a value of a type from its text."""
+    if kind in (bool, bool | None):
+        return {"True": True, "False": False, "": None}[text]
+    return kind(text)
+
+
+def place_of(stack: str) -> str:
+    """Name the functions of the package on the first stack that was printed, innermost first.
+
+    That of a signal names the innermost first, that of an exception last.
+    """
+    first = stack.split("Current thread")[1] if "Current thread" in stack else stack
+    inside = re.findall(r'pymc_tempering/([\w/]+)\.py", line \d+(,?) in (\w+)', first)
+    names = [f"{file}:{function}" for file, _, function in inside]
+    if any(comma for _, comma, _ in inside):
+        names.reverse()
+    return " < ".join(names[:6])
 
 
 @dataclass(frozen=True)
@@ -136,11 +175,14 @@ class RunsFile:
     ----------
     path : Path
     kind : type
-        Dataclass of a run, of str, int and float.
+        Dataclass of a run, of str, int, float and bool.
+    keys : tuple of str
+        Names of what a run is of, where its class does not say it; the last one is a number.
     """
 
     path: Path
     kind: type[Any]
+    keys: tuple[str, ...] = ()
 
     def read(self) -> list[Any]:
         """Read the runs that there are.
@@ -150,23 +192,21 @@ class RunsFile:
         ValueError
             The file has other columns.
         """
-        if not self.path.exists():
-            return []
-        with self.path.open(newline="") as file:
-            lines = csv.DictReader(file)
-            if lines.fieldnames != self._names:
-                raise ValueError(f"{self.path} has other columns: move it away.")
-            return [self._run(line) for line in lines]
+        return [run for _, run in self._lines()]
 
-    def add(self, run: Any) -> None:
+    def by_key(self) -> dict[tuple[Any, ...], Any]:
+        """Read the runs that there are, by their keys."""
+        return dict(self._lines())
+
+    def add(self, run: Any, *keys: Any) -> None:
         """Append a run."""
         new = not self.path.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, self._names)
+            writer = csv.writer(file)
             if new:
-                writer.writeheader()
-            writer.writerow(asdict(run))
+                writer.writerow(self._names)
+            writer.writerow([*keys, *astuple(run)])
 
     def forget(self, which: Callable[[Any], bool]) -> None:
         """Take runs out of the file."""
@@ -177,10 +217,19 @@ class RunsFile:
 
     @property
     def _names(self) -> list[str]:
-        return [field.name for field in fields(self.kind)]
+        return [*self.keys, *(field.name for field in fields(self.kind))]
 
-    def _run(self, line: dict[str, str]) -> Any:
-        return self.kind(**{f.name: f.type(line[f.name]) for f in fields(self.kind)})
+    def _lines(self) -> Iterator[tuple[tuple[Any, ...], Any]]:
+        if not self.path.exists():
+            return
+        with self.path.open(newline="") as file:
+            lines = csv.DictReader(file)
+            if lines.fieldnames != self._names:
+                raise ValueError(f"{self.path} has other columns: move it away.")
+            for line in lines:
+                *names, number = [line[key] for key in self.keys] or ["0"]
+                values = {f.name: _read(f.type, line[f.name]) for f in fields(self.kind)}
+                yield (*names, int(number)), self.kind(**values)
 
 
 def fill(file: RunsFile, jobs: Sequence[Callable[[], Iterable[Line]]], workers: int) -> None:
@@ -209,3 +258,57 @@ def fill(file: RunsFile, jobs: Sequence[Callable[[], Iterable[Line]]], workers: 
         run = file.kind(**line)
         file.add(run)
         print(", ".join(f"{k} {v}" for k, v in list(asdict(run).items())[:SHOWN]), flush=True)
+
+
+def add_options(
+    arguments: argparse.ArgumentParser, limit: float, workers: int = 1, *, child: Any = None
+) -> None:
+    """Add what all scripts of such runs take; `child` are the names that children go by."""
+    arguments.add_argument("--limit", type=float, default=limit, help="CPU seconds of a run")
+    arguments.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
+    arguments.add_argument("--workers", type=int, default=workers, help="processes, one core each")
+    arguments.add_argument("--restart", action="store_true", help="forget earlier runs of these")
+    arguments.add_argument("--child", choices=child, help=argparse.SUPPRESS)
+
+
+def make_missing(
+    file: RunsFile,
+    script: str,
+    wanted: dict[str, Sequence[int]],
+    args: argparse.Namespace,
+    named: str = "",
+    each: int | None = None,
+) -> None:
+    """Make the runs that are not in the file yet, or all of them anew.
+
+    Parameters
+    ----------
+    file : RunsFile
+    script : str
+    wanted : dict
+        Seeds, by the names that the children of the script go by.
+    args : Namespace
+        Has `add_options`.
+    named : str, optional
+        Field of a run that holds the name.
+    each : int, optional
+        Runs of a process, at most.
+    """
+    if args.restart and named:
+        file.forget(lambda run: getattr(run, named) in wanted)
+    elif args.restart:
+        file.forget(lambda run: any(run.seed in seeds for seeds in wanted.values()))
+    runs = file.read()
+
+    def job(name: str, seeds: Sequence[int]) -> Iterator[Line]:
+        for line in lines_of(script, name, seeds, args.limit):
+            over = {"cpu": args.limit} if line["status"].startswith("over") else {}
+            yield ({named: name} if named else {}) | line | over
+
+    jobs = []
+    for name, seeds in wanted.items():
+        done = {run.seed for run in runs if not named or getattr(run, named) == name}
+        left = [seed for seed in seeds if seed not in done]
+        size = each or max(len(left), 1)
+        jobs += [partial(job, name, left[i : i + size]) for i in range(0, len(left), size)]
+    fill(file, jobs, args.workers)

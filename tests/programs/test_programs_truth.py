@@ -1,8 +1,6 @@
 """The truth of random programs: densities beside PyMC's, normalizers, closed forms, modes."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -11,21 +9,20 @@ import pytensor.tensor as pt
 import pytest
 from scipy import special, stats
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-import random_programs_cubature as cubature
-from random_programs_densities import log_density
-from random_programs_draw import SUBJECTS, attempts, write
-from random_programs_families import CONSTANT, FAMILIES, MIXED
-from random_programs_images import is_image
-from random_programs_language import Dist, Link, Observed, Program, Unknown
-from random_programs_monte_carlo import checked, opinion_of
-from random_programs_places import draw_at
-from random_programs_sampling import sample
-from random_programs_source import HELPERS, call, model_of
-from random_programs_states import counts_of, dimension_of
-from random_programs_truth import truth_of
-from random_programs_vectors import VECTORS
-from random_programs_writer import Writer
+from benchmarks.models.random_programs_draw import SUBJECTS, attempts, write
+from benchmarks.models.random_programs_families import CONSTANT, FAMILIES, MIXED
+from benchmarks.models.random_programs_language import Dist, Link, Observed, Program, Unknown
+from benchmarks.models.random_programs_sampling import sample
+from benchmarks.models.random_programs_source import HELPERS, call, model_of
+from benchmarks.models.random_programs_vectors import VECTORS
+from benchmarks.models.random_programs_writer import Writer
+from benchmarks.truths import random_programs_cubature as cubature
+from benchmarks.truths.random_programs_densities import log_density
+from benchmarks.truths.random_programs_images import is_image
+from benchmarks.truths.random_programs_monte_carlo import checked, opinion_of
+from benchmarks.truths.random_programs_places import draw_at
+from benchmarks.truths.random_programs_states import counts_of, dimension_of
+from benchmarks.truths.random_programs_truth import truth_of
 
 NOT_ALONE = ("WishartBartlett", "LKJCholeskyCov", "MvNormal by chol", "CAR", "CAR of data")
 """Several variables of PyMC in one, or with an argument that is a variable; CAR: see below."""

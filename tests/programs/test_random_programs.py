@@ -1,13 +1,10 @@
 """Random programs, each a default call, against their truth; and what the table counts."""
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from random_programs import Run, run_program, summary
+from benchmarks.errors.random_programs import Run, run_program, summary
 
 SEEDS = (
     1, 3, 8, 9, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22,

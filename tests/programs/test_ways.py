@@ -1,12 +1,8 @@
 """A cell for each way of writing a model and for each kind of model, against its exact value."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from ways import Run, cells, run_cell
+from benchmarks.errors.ways import Run, cells, run_cell
 
 
 def some_cells():

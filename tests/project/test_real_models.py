@@ -1,21 +1,13 @@
 """The benchmark of real models: its formulas against other ways, and what its table calls right."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-# For these imports alone: it has modules named as folders of tests are.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import real_models
-import real_models_exact as exact
-import real_models_integrals as integrals
-import real_models_table as tables
-from real_models_list import all_models
-
-sys.path.pop()
+from benchmarks import fresh_runs
+from benchmarks.compare import real_models_table as tables
+from benchmarks.models.real_models_list import all_models
+from benchmarks.truths import real_models_exact as exact, real_models_integrals as integrals
 
 MODELS = all_models()
 
@@ -158,4 +150,4 @@ def test_the_place_where_a_run_was_ended():
         '  File "/a/pymc_tempering/chain/particles.py", line 3, in sweep\n    y\nValueError: no\n'
     )
     place = "chain/particles:sweep < warmup/annealed_pass:anneal"
-    assert real_models.place_of(signal) == real_models.place_of(raised) == place
+    assert fresh_runs.place_of(signal) == fresh_runs.place_of(raised) == place

@@ -1,19 +1,17 @@
 """The unseen real models: the integrands of their formulas are the densities of the models."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import real_models_integrals as integrals
-import real_models_unseen_lines as lines
-import real_models_unseen_marginals as marginals
-import real_models_unseen_truths as truths
-from real_models_exact import NormalSum, half_normal, over_scales
-from real_models_list import all_models
+from benchmarks.models.real_models_list import all_models
+from benchmarks.truths import (
+    real_models_integrals as integrals,
+    real_models_unseen_lines as lines,
+    real_models_unseen_marginals as marginals,
+    real_models_unseen_truths as truths,
+)
+from benchmarks.truths.real_models_exact import NormalSum, half_normal, over_scales
 
 MODELS = all_models()
 

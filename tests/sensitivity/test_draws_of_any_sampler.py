@@ -1,7 +1,6 @@
 """Prior sensitivity of the draws of any sampler against exact answers, and what is refused.
 
-Single values are checked at |z| < 4.5; with 14 of them a false alarm in 1 of 10,000 seeds. Coverage
-over hundreds of runs is measured by benchmarks/prior_sensitivity.py --from chains.
+Single values are checked at |z| < 4.5; with 14 of them a false alarm in 1 of 10,000 seeds.
 """
 
 import numpy as np

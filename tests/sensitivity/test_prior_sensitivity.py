@@ -1,7 +1,6 @@
 """Prior sensitivity of real runs against exact answers, and what is refused.
 
 Single values are checked at |z| < 4.5; with about 60 of them a false alarm in 1 of 2,000 seeds.
-Coverage over hundreds of runs is measured by benchmarks/prior_sensitivity.py.
 """
 
 import warnings

@@ -1,0 +1,1 @@
+"""What was measured, in folders by question; `python benchmarks` lists it."""

@@ -1,0 +1,1 @@
+"""Is the stated error the true one?"""

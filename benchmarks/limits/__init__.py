@@ -1,0 +1,1 @@
+"""Where does it break?"""

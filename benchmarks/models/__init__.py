@@ -1,0 +1,1 @@
+"""What is run: models, by files that scripts share."""

@@ -1,0 +1,1 @@
+"""What is true: exact answers, apart from the package and from the runs."""

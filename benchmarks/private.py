@@ -15,6 +15,7 @@ _NAMES = {
     "core.weighting": "rung_probabilities",
     "evidence.rts": "rts_log_z",
     "kernels": "on_all",
+    "model.car": "log_density_of",
     "model.compiled": "DENSITY MATRIX VECTOR",
     "model.constrain": "compile_constrain",
     "model.layout": "model_layout",

@@ -220,7 +220,9 @@ def car(x: Array, mu: Array, alpha: Array, tau: Array) -> Array:
 def icar(x: Array, sigma: Array) -> Array:
     i, j = np.nonzero(np.tril(W))
     pairs = -np.sum((x[:, i] - x[:, j]) ** 2, axis=1) / (2 * sigma**2)
-    return pairs + stats.norm.logpdf(x.sum(axis=1), 0, ZERO_SUM_STDEV * x.shape[1])
+    n, values = len(W), np.linalg.eigvalsh(np.diag(W.sum(axis=0)) - W)[1:]
+    constant = 0.5 * np.log(n * values.prod()) - (n - 1) * (np.log(sigma) + 0.5 * np.log(2 * np.pi))
+    return constant + pairs + stats.norm.logpdf(x.sum(axis=1), 0, ZERO_SUM_STDEV * n)
 
 
 def zero_sum_normal(x: Array, sigma: Array) -> Array:

@@ -7,8 +7,8 @@ quadrature in pieces, in more dimensions by importance sampling from Student law
 the density, over whole numbers by sums. Where that is not 1, a small model of unknown parameters
 tells what this package does, and the density that it uses is integrated too.
 
-    python benchmarks/constants.py
-    python benchmarks/constants.py --only ICAR Truncated    # the other rows stay as they were
+    python benchmarks constants
+    python benchmarks constants --only ICAR Truncated    # the other rows stay as they were
 """
 
 import argparse
@@ -23,7 +23,6 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from common import RESULTS, Row, earlier_rows, save
 from pymc.pytensorf import compile as compile_graph
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
@@ -33,9 +32,9 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, ndtri
 from scipy.stats import chi2, multivariate_t, qmc
 
+from benchmarks.common import RESULTS, Row, earlier_rows, save
+from benchmarks.private import compile_model, log_density_of
 from pymc_tempering.exceptions import TemperingError
-from pymc_tempering.model.car import log_density_of
-from pymc_tempering.references.compile import compile_model
 
 MODE = Mode("py", "fast_run").excluding("fusion", "inplace")
 TOLERANCE, ERRORS, DIVERGES = 1e-3, 8.0, 0.05

@@ -1,7 +1,8 @@
 """PyMC's densities integrate to one, whatever their parameters; the exceptions are known by name.
 
 A constant that is missing and depends on a parameter makes evidences and posteriors wrong where
-that parameter is unknown. `benchmarks/errors/constants.py` integrates all densities, this a fair sample.
+that parameter is unknown. `benchmarks/errors/constants.py` integrates all densities, this
+a fair sample.
 """
 
 import numpy as np
@@ -116,6 +117,6 @@ def test_every_distribution_of_pymc_is_known():
     known = NORMALIZED | MENDED | IMPROPER | UNCHECKED | OF_THE_USER | BASES
     new = sorted(set(pm.distributions.__all__) - known)
     assert not new, (
-        f"PyMC has new distributions: {new}. Add them to benchmarks/errors/constants.py, see whether "
+        f"PyMC has new distributions: {new}. Add them to benchmarks/errors/constants.py, see if "
         "their density is normalized for all parameters, and add their names here."
     )

@@ -21,7 +21,10 @@ THROUGH = (All, MakeVector, Join, ScalarFromTensor, TensorFromScalar)
 
 
 def open_checks(terms: Sequence[Variable], unknowns: Collection[Variable]) -> list[Variable]:
-    """Replace checks that depend on unknowns by values of minus infinity, element by element."""
+    """Replace checks that depend on unknowns by values of minus infinity, element by element.
+
+    Conditions on other things, as the weights of a mixture, need not have the shape of the value.
+    """
 
     def opened(node: Apply) -> Variable | None:
         if not isinstance(node.op, CheckParameterValue):
@@ -29,7 +32,10 @@ def open_checks(terms: Sequence[Variable], unknowns: Collection[Variable]) -> li
         value = node.inputs[0]
         for condition in _conditions(node.inputs[1]):
             extra = tuple(range(min(0, value.type.ndim - condition.type.ndim), 0))
-            valid = condition.all(axis=extra) if extra else condition
+            if not set(unknowns) & set(ancestors([condition], blockers=unknowns)):
+                valid = condition.all()
+            else:
+                valid = condition.all(axis=extra) if extra else condition
             value = pt.switch(valid, value, -float("inf"))
         return value
 
@@ -96,5 +102,4 @@ def _conditions(check: Variable) -> list[Variable]:
     node = check.owner
     if node is None or not isinstance(node.op, THROUGH):
         return [check]
-    inputs = node.inputs[1:] if isinstance(node.op, Join) else node.inputs
-    return [part for v in inputs for part in _conditions(v)]
+    return [part for v in node.inputs for part in _conditions(v)]

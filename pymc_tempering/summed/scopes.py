@@ -15,6 +15,7 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.special import LogSumExp
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -27,6 +28,9 @@ from pymc_tempering.model.python_mode import python_mode
 
 MOVES = (DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc, Join, MakeVector)
 """Operations whose output has the elements of an input at other places."""
+
+REDUCES = (CAReduce, LogSumExp)
+"""Operations that join the elements along some axes of their one input."""
 
 SETS = (IncSubtensor, AdvancedIncSubtensor)
 """Operations that put elements of one input into another, if they do not add them."""
@@ -111,7 +115,7 @@ def _through(
     of_inputs = [deps.get(v) for v in node.inputs]
     if isinstance(op, Elemwise):
         return _joined([d for d in of_inputs if d is not None], shape, n)
-    if isinstance(op, CAReduce):
+    if isinstance(op, REDUCES):
         axes = range(node.inputs[0].type.ndim) if op.axis is None else op.axis
         [dep] = of_inputs
         assert dep is not None
@@ -119,7 +123,7 @@ def _through(
     sets = isinstance(op, SETS) and op.set_instead_of_inc
     if isinstance(op, MOVES) or sets:
         moved = range(len(node.inputs)) if isinstance(op, MakeVector) else range(2 if sets else 1)
-        moved = range(1, len(node.inputs)) if isinstance(op, Join) else moved
+        moved = range(len(node.inputs)) if isinstance(op, Join) else moved
         places = [v for i, v in enumerate(node.inputs) if i not in moved]
         if not any(_by_value(v, random) for v in places):
             return _moved(node, moved, of_inputs, values, n)

@@ -11,6 +11,8 @@ GIVE_A_KERNEL = "give it a kernel, with which it is not summed out: kernel={{'{a
 
 SENTENCES = {
     "not_summed": "{about} is not summed out but sampled: {detail}",
+    "count_not_summed": "{about} is a count that is not summed out but sampled ({detail}), and "
+    "nothing has searched for other values that are likely, far from those of the draws",
     "field_not_followed": "{about} is sampled without following its latent field: {detail}",
     "sum_too_short": "'{about}' is summed to {detail}, and larger values have weight in the "
     "posterior: " + GIVE_A_KERNEL,
@@ -21,8 +23,8 @@ SENTENCES = {
 }
 """By code. A note changes neither the verdict nor the error."""
 
-SEVERITIES = ("note", "unchecked", "disagreed")
-"""From the least to the most."""
+SPOILING = ("sum_too_short", "sum_without_end", "not_as_written")
+"""Codes that leave the error infinite."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Finding:
     detail : str
         Why.
     severity : {"note", "unchecked", "disagreed"}
-        What it makes of the verdict. Other than a note it leaves the error infinite.
+        What it makes of the verdict.
     """
 
     code: str

@@ -13,7 +13,7 @@ import xarray as xr
 
 from pymc_tempering.arguments import has_group
 from pymc_tempering.core.cycles import FloatArray, FreshLooks
-from pymc_tempering.core.findings import Finding, read_findings
+from pymc_tempering.core.findings import SPOILING, Finding, read_findings
 from pymc_tempering.exceptions import TemperingError, warn_user
 
 GROUP = "evidence"
@@ -411,7 +411,8 @@ def with_findings(evidence: Evidence, findings: Iterable[Finding]) -> Evidence:
     for finding in findings:
         if finding.severity != "note":
             verdict = max(evidence.verdict, finding.severity, key=BY_SEVERITY.index)
-            evidence = doubted(evidence, verdict, np.inf, f"{finding}.")
+            mcse = np.inf if finding.code in SPOILING else 0.0
+            evidence = doubted(evidence, verdict, mcse, f"{finding}.")
     return replace(evidence, findings=(*evidence.findings, *findings))
 
 

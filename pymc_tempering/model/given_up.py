@@ -10,9 +10,15 @@ class RewriteError(Exception):
     """A rewrite cannot be made; the message says why."""
 
 
-def give_up(model: pm.Model, code: str, about: str, why: RewriteError) -> None:
+class LongSumError(RewriteError):
+    """A sum over a count without a largest value is too long."""
+
+
+def give_up(
+    model: pm.Model, code: str, about: str, why: RewriteError, severity: str = "note"
+) -> None:
     """Note that a rewrite of a model was given up."""
-    _notes(model)[code, about] = Finding(code, about, str(why))
+    _notes(model)[code, about] = Finding(code, about, str(why), severity)
 
 
 def given_up(model: pm.Model) -> tuple[Finding, ...]:

@@ -17,7 +17,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
-from pymc_tempering.model.given_up import RewriteError
+from pymc_tempering.model.given_up import LongSumError, RewriteError
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.ranges import known_range
 from pymc_tempering.summed.checks import guard_zeros, open_checks
@@ -84,10 +84,17 @@ def range_of(
     return _bounded(Range(rv, plain[rv], *whole, known_range(rv) is None))
 
 
+def _too_long(ranges: Sequence[Range]) -> RewriteError:
+    """What is raised where a sum takes too many numbers."""
+    kind = LongSumError if any(r.is_open for r in ranges) else RewriteError
+    return kind("the sum is too long")
+
+
 def _bounded(of: Range) -> Range:
     """Return a range, if that is not too long."""
     if of.most > MOST_VALUES:
-        raise RewriteError(f"it has more than {MOST_VALUES:,} values")
+        kind = LongSumError if of.is_open else RewriteError
+        raise kind(f"it has more than {MOST_VALUES:,} values")
     return of
 
 
@@ -161,7 +168,7 @@ def build_tables(
     pairs = sorted({pair for part in parts for pair in part.pairs})
     cells = sum(part.n_cells(m) for part in parts) + (m**3 if pairs else m) * n
     if cells > MOST_CELLS or len(parts) > MOST_TERMS:
-        raise RewriteError("the sum is too long")
+        raise _too_long(ranges)
     constant = pt.add(pt.constant(0.0), *(part.constant(ranges) for part in parts))
     every_place = np.tile(np.arange(m)[:, None], n)
     single = single_table(parts, ranges, every_place)
@@ -172,7 +179,7 @@ def build_tables(
     worth = m >= WORTH and m * n <= MOST_LEARNED
     short = compress(_numbers(single, points)) if worth else None
     if short is None and cells > MOST_SLOW:
-        raise RewriteError("the sum is too long")
+        raise _too_long(ranges)
     if short is None:
         return exact, exact, constant
     pivots = single_table(parts, ranges, short.pivots)

@@ -14,7 +14,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_tempering.arguments import listed
 from pymc_tempering.kernels.assign import find_kernel
-from pymc_tempering.model.given_up import RewriteError, give_up
+from pymc_tempering.model.given_up import LongSumError, RewriteError, give_up
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.memory import remembered
@@ -120,7 +120,11 @@ def _without(model: pm.Model, keep: Collection[str], ends: dict[str, int]) -> pm
             leaves=tuple(rv.name for rv in leaves), ends=dict(ends),
         )  # fmt: skip
     for names, why in failed.items():
-        give_up(copy if changed else model, "not_summed", names, why)
+        left = copy if changed else model
+        if isinstance(why, LongSumError):  # nothing has looked at all of its values
+            give_up(left, "count_not_summed", names, why, "unchecked")
+        else:
+            give_up(left, "not_summed", names, why)
     return copy if changed else None
 
 

@@ -85,7 +85,7 @@ def range_of(
 
 
 def _too_long(ranges: Sequence[Range]) -> RewriteError:
-    """What is raised where a sum takes too many numbers."""
+    """Make the error of a sum that takes too many numbers."""
     kind = LongSumError if any(r.is_open for r in ranges) else RewriteError
     return kind("the sum is too long")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytensor
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import io_toposort
-from pytensor.tensor.basic import Alloc, Join, MakeVector
+from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSumExp
@@ -170,8 +170,7 @@ def _moved(
     rows, given, first = [], [], 0
     for i, v in enumerate(node.inputs):
         if i not in moved:
-            known = v in values and isinstance(v.type, TensorType)
-            given.append(pytensor.tensor.constant(values[v], dtype=v.dtype) if known else v)
+            given.append(_held(v, values))
             continue
         shape, dep = values[v].shape, deps[i]
         size = int(np.prod(shape))
@@ -180,6 +179,16 @@ def _moved(
         first += size
     numbers = node.op.make_node(*given).outputs[0].eval(mode=python_mode())
     return np.concatenate(rows)[np.asarray(numbers)]
+
+
+def _held(variable: Variable, values: Mapping[Variable, np.ndarray]) -> Variable:
+    """Return a variable with its value, where that is known; ends of slices are scalars."""
+    node = variable.owner
+    if node is not None and isinstance(node.op, ScalarFromTensor):
+        return node.op(_held(node.inputs[0], values))
+    if variable in values and isinstance(variable.type, TensorType):
+        return pytensor.tensor.constant(values[variable], dtype=variable.dtype)
+    return variable
 
 
 def _picked(node: Apply, deps: Sequence[Dep | None], shape: tuple[int, ...], n: int) -> Dep | None:

@@ -396,3 +396,13 @@ def test_labels_have_their_exact_probabilities():
     drawn = idata["posterior"]["z"]
     errors = np.sqrt(exact * (1 - exact) / array_stats.ess(drawn.values, chain_axis=0, draw_axis=1))
     assert (np.abs(drawn.mean(("chain", "draw")).values - exact) < 4.5 * errors).all()
+
+
+def test_a_recursion_that_starts_at_what_a_label_selects_is_sampled():
+    """The end of a slice in its loop has the shape of that start: MissingInputError before."""
+    with pm.Model() as model:
+        label = pm.Bernoulli("label", 0.4)
+        start = pt.as_tensor([0.4, 1.5])[label]
+        pm.GARCH11("y", omega=1.0, alpha_1=pm.Beta("a", 2, 2), beta_1=0.4, initial_vol=start,
+                   observed=np.array([0.2, 0.3, -1.3, 0.9]))  # fmt: skip
+    assert [rv.name for rv in sum_out(model).free_RVs] == ["label", "a"]

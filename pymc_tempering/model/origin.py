@@ -1,6 +1,6 @@
 """The model that a user gave, where a run has one from which some variables are summed out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ import pymc as pm
 
 from pymc_tempering.core.findings import Finding
 from pymc_tempering.exceptions import ModelError
+from pymc_tempering.model.memory import remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,3 +93,19 @@ def check_ends(findings: Sequence[Finding]) -> None:
     for finding in findings:
         if finding.code == "sum_too_short":
             raise ShortSumError(f"{finding}.")
+
+
+ENDS = "ends of sums"
+"""Under which they are kept beside a model."""
+
+
+def known_ends(model: pm.Model) -> dict[str, int]:
+    """How far counts of a model have to be summed at least, by name, as checks have found."""
+    return remembered(model, ENDS, dict[str, int])
+
+
+def set_ends(model: pm.Model, ends: Mapping[str, int]) -> None:
+    """Have sums go as far as in a run that was stored."""
+    known = known_ends(model)
+    known.clear()
+    known.update(ends)

@@ -37,6 +37,7 @@ from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.identity import potential_data
 from pymc_tempering.model.ordered_priors import said_of_orders
 from pymc_tempering.model.origin import whole_model
+from pymc_tempering.model.path import Path
 from pymc_tempering.references.as_written import findings_at
 from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan
@@ -117,7 +118,6 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
     chosen, runs, discard = outcome.chosen, outcome.runs, call.discard_tuned_samples
     plan, warmup = chosen.plan, chosen.warmup
     path = plan.reference.path
-    xs = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
     constrain = compile_constrain(path.model, path.layout, call.var_names)
     traces = _traces(outcome, constrain)
     long_enough, length = choose_chains(traces, call.tune if discard else 0)
@@ -145,7 +145,7 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
         "passes": 0 if chosen.passes is None else len(chosen.passes.each),
         "evaluations": json.dumps(outcome.work),
         "interrupted": int(outcome.interrupted),
-        FINDINGS: json.dumps([*map(asdict, findings_at(path, xs))]),
+        FINDINGS: _findings(path, runs),
     }
     if held := potential_data(whole_model(path.model)):
         idata["tempering"].attrs[POTENTIAL_DATA] = json.dumps(held)
@@ -175,6 +175,12 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
         idata["tempering_states"] = xr.DataTree(states)
     _sign(idata)
     return idata
+
+
+def _findings(path: Path, runs: Sequence[ChainRun]) -> str:
+    """Write what is noticed at the draws of a run, as JSON."""
+    xs = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
+    return json.dumps([*map(asdict, findings_at(path, xs))])
 
 
 def _sign(idata: xr.DataTree) -> None:

@@ -29,7 +29,7 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import ModelLike
 from pymc_tempering.model.identity import differences, identity_of
-from pymc_tempering.model.origin import whole_model
+from pymc_tempering.model.origin import set_ends, whole_model
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.model.unconstrain import unconstrained_draws
 from pymc_tempering.sampling.bridged import bridged
@@ -54,7 +54,6 @@ from pymc_tempering.sampling.recorded import drawn_in_all, draws_of, pace_of
 from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_rounds, run_to
 from pymc_tempering.storage.checkpoint_folder import known_folder
 from pymc_tempering.storage.plain_values import unpack
-from pymc_tempering.summed.sum_out import set_ends
 
 NEAR = 1e-6
 """Relative difference of densities above which the model is another one. Less comes from another

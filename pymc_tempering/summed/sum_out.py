@@ -19,14 +19,11 @@ from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.new_data import copy_of
-from pymc_tempering.model.origin import Origin
+from pymc_tempering.model.origin import Origin, known_ends
 from pymc_tempering.summed.angles import circular, cut_angles
 from pymc_tempering.summed.groups import Summed, children_of, sum_of
 from pymc_tempering.summed.parts import related
 from pymc_tempering.summed.recover import Recovery
-
-ENDS = "ends of sums"
-"""Under which they are kept beside a model."""
 
 
 def without_sums(
@@ -73,18 +70,6 @@ def sum_out(model: pm.Model, keep: Collection[str] = ()) -> pm.Model:
     key = ("summed", tuple(sorted(keep)), tuple(sorted(ends.items())))
     found = remembered(model, key, lambda: _without(model, keep, ends))
     return model if found is None else found
-
-
-def known_ends(model: pm.Model) -> dict[str, int]:
-    """How far counts of a model have to be summed at least, by name, as checks have found."""
-    return remembered(model, ENDS, dict[str, int])
-
-
-def set_ends(model: pm.Model, ends: Mapping[str, int]) -> None:
-    """Have sums go as far as in a run that was stored."""
-    known = known_ends(model)
-    known.clear()
-    known.update(ends)
 
 
 def _without(model: pm.Model, keep: Collection[str], ends: dict[str, int]) -> pm.Model | None:

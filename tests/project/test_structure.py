@@ -29,7 +29,7 @@ IMPORTS = {
     "arrays": {"core", "evidence"},
     "storage": set(),
     "kernels": {"model", "references"},
-    "summed": {"model", "kernels"},
+    "summed": {"core", "model", "kernels"},
     "fields": {"core", "model", "references", "kernels", "summed"},
     "chain": {"core", "executors", "model", "references", "kernels"},
     "warmup": {"core", "model", "references", "kernels", "chain"},

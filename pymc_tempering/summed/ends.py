@@ -26,7 +26,7 @@ from pymc_tempering.summed.parts import (
     Range,
     Term,
     colored,
-    log_density_at,
+    elementwise_density,
     related,
     summed_by_owner,
 )
@@ -128,7 +128,7 @@ def scan_of(
 def _prior_of(model: pm.Model, of: Range, ranges: Sequence[Range], plain: Plain) -> Term:
     """Elementwise log prior of a variable of the group, by its own elements."""
     own = np.concatenate([np.full(r.first.size, r is of) for r in ranges])
-    graph = log_density_at(model, of.rv, of.plain, plain)
+    graph = elementwise_density(model, of.rv, of.plain, plain)
     return Term(graph, np.eye(own.size, dtype=bool)[own], np.ones(own.sum(), dtype=int))
 
 
@@ -142,7 +142,7 @@ def _peaks(
     """Upper bounds of the densities of real data, and how many elements of others there are."""
     depends = lambda v: related([v], model.basic_RVs) & set(group)  # noqa: E731
     real = [v for v in model.observed_RVs if v.dtype.startswith("float") and depends(v)]
-    graphs = [log_density_at(model, v, plain[v], plain) for v in real]
+    graphs = [elementwise_density(model, v, plain[v], plain) for v in real]
     peaks = [_peak_of(v, plain) for v in real]
     potentials = [v for v in model.potentials if depends(v)]
     graphs += [graph_replace([v], plain, strict=False)[0] for v in potentials]

@@ -30,7 +30,7 @@ from pymc_tempering.summed.parts import (
     Term,
     at_places,
     colored,
-    log_density_at,
+    elementwise_density,
     plain_variables,
     related,
     summed_by_owner,
@@ -75,7 +75,7 @@ def range_of(
     """
     known, drawn = known_range(rv), points[plain[rv]]
     if known is None:
-        below = log_density_at(model, rv, -pt.ones_like(plain[rv]), plain)
+        below = elementwise_density(model, rv, -pt.ones_like(plain[rv]), plain)
         if (_numbers(below, points) > -np.inf).any() or drawn.min(initial=0) < 0:
             raise RewriteError("it has values below zero, and no end is known")
         known = np.zeros(()), np.asarray(np.ceil(max(BEYOND * drawn.max(initial=5), least)))
@@ -114,7 +114,7 @@ def log_terms(model: pm.Model, group: Collection[Variable], plain: Plain) -> lis
             raise RewriteError(f"the prior of {rv.name!r} depends on it")
         if not isinstance(rv.type, TensorType):
             raise RewriteError(f"{rv.name!r} is of pymc.dims")
-        terms.append(log_density_at(model, rv, plain[rv], plain))
+        terms.append(elementwise_density(model, rv, plain[rv], plain))
     for potential in model.potentials:
         if related([potential], model.basic_RVs) & set(group):
             terms += graph_replace([potential], plain, strict=False)

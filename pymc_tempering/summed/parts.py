@@ -67,7 +67,7 @@ def related(variables: Iterable[Variable], among: Collection[Variable]) -> set[V
     return set(ancestors(inputs, blockers=among)) & set(among)
 
 
-def log_density_at(model: pm.Model, rv: Variable, value: Variable, plain: Plain) -> Variable:
+def elementwise_density(model: pm.Model, rv: Variable, value: Variable, plain: Plain) -> Variable:
     """Elementwise log density of a random variable at a value, of plain variables.
 
     They are there before it is derived: PyMC would take a random variable inside of a law for a

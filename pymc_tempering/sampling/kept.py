@@ -93,10 +93,8 @@ def chain_codec(plan: Plan) -> Codec:
 def about_part(job: Job, call: Call, **more: Any) -> bytes:
     """Write what is checked before anything else is read."""
     xs, densities = probe(job.prior)
-    identity, origin = (
-        identity_of(whole_model(job.prior.path.model)),
-        origin_of(job.prior.path.model),
-    )
+    identity = identity_of(whole_model(job.prior.path.model))
+    origin = origin_of(job.prior.path.model)
     return CODEC.to_bytes({
         "versions": versions_of(PACKAGES),
         "call": call,

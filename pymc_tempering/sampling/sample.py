@@ -296,8 +296,10 @@ def sample(
         one_thread(),
     ):
         check_for = max_time and CHECK_SHARE * max_time
+        deadline: Deadline | None = None
 
         def planned() -> tuple[Job, ChosenPlan, Deadline]:
+            nonlocal deadline
             inner = sampled_model(model, kernel, tempered, reference, report, check_for)
             prior, compound = compile_with_kernels(
                 inner, kernel, target_accept, report, terms=find_terms(inner, tempered),
@@ -308,7 +310,7 @@ def sample(
             compile_loops(prior.path, compound, options)
             tally.end("compiling")
             crew = crew_of(executor, prior, compound)
-            deadline = deadline_in(max_time)
+            deadline = deadline or deadline_in(max_time)  # the first one holds for longer sums too
             plan_by = deadline.part(PLAN_SHARE)
             tell = silence if quiet else report.tell
             job = Job(prior, compound, options, rng, cores, report, tell, plan_by, crew, tally)

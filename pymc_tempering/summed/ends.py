@@ -8,6 +8,7 @@ all others the prior's tail has to suffice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -181,9 +182,9 @@ def _moved(part: Term, ranges: Sequence[Range], values: Variable, moving: np.nda
         replacements[r.plain] = pt.switch(mine, column, r.plain).astype(r.rv.dtype)
         start += r.first.size
     rows = np.flatnonzero(part.scope[:, moving].any(axis=1))
-    every = vectorize_graph(part.graph, replacements)
     if not rows.size:
         return pt.constant(0.0)
+    every = vectorize_graph(part.graph, replacements)
     if every.type.ndim == part.graph.type.ndim:  # it depends on none of them, as a peak may
         every = pt.broadcast_to(every, (values.shape[0], *every.shape))
     every = pt.maximum(every.reshape((values.shape[0], -1))[:, rows], LOWEST)
@@ -193,6 +194,11 @@ def _moved(part: Term, ranges: Sequence[Range], values: Variable, moving: np.nda
 
 type Look = Callable[[np.ndarray], list[np.ndarray]]
 """At one row it returns the graphs of a scan at values."""
+
+
+def looks_at(function: Callable, columns: Sequence[np.ndarray], n: int) -> list[Look]:
+    """Give a function of a row and values its row: one of each of n rows, of columns (n, ...)."""
+    return [partial(function, *(column[i] for column in columns)) for i in range(n)]
 
 
 def ends_needed(
@@ -266,10 +272,7 @@ def longer(
     n_rows = min(map(len, points.values()))
     cells = int(scan.is_open.sum() * FIRST_LOOK * ends[scan.is_open].max(initial=1))
     n_rows = min(n_rows, max(N_ROWS, CELLS // cells))
-    looks = [
-        lambda values, row=[points[v][i] for v in used]: function(*row, values)
-        for i in range(n_rows)
-    ]
+    looks = looks_at(function, [points[v][:n_rows] for v in used], n_rows)
     with np.errstate(all="ignore"):
         needed, total, _ = ends_needed(looks, scan, ends, BUILT, beyond=False)
     likely = np.argsort(-total)[:N_LIKELY]

@@ -20,7 +20,7 @@ from pymc_tempering.model.layout import Layout, model_layout
 from pymc_tempering.model.python_mode import compile_alone, python_mode
 from pymc_tempering.summed.angles import angle_of, log_slope
 from pymc_tempering.summed.elimination import draw_elements
-from pymc_tempering.summed.ends import KEPT, ends_needed, ends_of, lengthened
+from pymc_tempering.summed.ends import KEPT, ends_needed, ends_of, lengthened, looks_at
 from pymc_tempering.summed.groups import Summed
 
 N_LOOKED = 50
@@ -180,11 +180,7 @@ class Recovery:
         columns = [*here.unravel(xs).values()]
         drawn = there.unravel(self(xs))
         columns += [drawn[self.values[r.rv].name].astype(r.plain.dtype) for r in group.ranges]
-        looks = [
-            lambda values, row=[column[i] for column in columns]: function(*row, values)
-            for i in range(len(xs))
-        ]
-        ends = ends_of(group.ranges)
+        looks, ends = looks_at(function, columns, len(xs)), ends_of(group.ranges)
         with np.errstate(all="ignore"):
             needed, _, unknown = ends_needed(looks, group.scan, ends, KEPT, beyond=True)
         longer = lengthened(group.ranges, needed.max(axis=0, initial=0))

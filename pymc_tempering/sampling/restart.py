@@ -5,7 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from math import nan
 from time import perf_counter
@@ -19,7 +19,7 @@ from pymc_tempering.chain.chains import extend_runs
 from pymc_tempering.chain.pieces import crew_of, written_by
 from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.core.installed import OWN, versions_of
-from pymc_tempering.evidence.datatree import BRIDGE, bridge_attributes
+from pymc_tempering.evidence.datatree import BRIDGE, FINDINGS, bridge_attributes, findings_of
 from pymc_tempering.exceptions import CheckpointError, NotTemperedError, warn_user
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.fields.whiten import sampled_model
@@ -528,12 +528,14 @@ def _states(result: xr.DataTree, new: xr.DataTree, lengths: np.ndarray) -> xr.Da
 
 
 def _history(old: xr.DataTree, new: xr.DataTree) -> dict[str, object]:
-    """Attributes of `tempering`: the times of both, and after how many draws the chains went on."""
+    """Attributes of `tempering`: the times of both, what was noticed, and where chains went on."""
     attrs = {k: v for k, v in old["tempering"].attrs.items() if k not in OF_TARGET}
     seconds = json.loads(attrs["seconds"])
     seconds["run"] += json.loads(new["tempering"].attrs["seconds"])["run"]
     before = json.loads(attrs.get("extended_after", "[]"))
+    noticed = dict.fromkeys([*findings_of(old), *findings_of(new)])
     return attrs | {
+        FINDINGS: json.dumps([*map(asdict, noticed)]),
         "seconds": json.dumps(seconds),
         "sampling_seconds": seconds["run"],
         "extended_after": json.dumps([*before, old["posterior"].sizes["draw"]]),

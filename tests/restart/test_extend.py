@@ -11,7 +11,15 @@ import xarray as xr
 from support.kept_checkpoints import assert_same, run
 
 import pymc_tempering as pmt
-from pymc_tempering.exceptions import CheckpointError, ModelError, NotTemperedError
+from pymc_tempering.core.findings import Finding
+from pymc_tempering.evidence.datatree import findings_of
+from pymc_tempering.exceptions import (
+    CheckpointError,
+    ModelError,
+    NotTemperedError,
+    TemperingWarning,
+)
+from pymc_tempering.sampling import finish
 from pymc_tempering.storage.plain_values import pack, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore:The draws tell too little")
@@ -70,6 +78,16 @@ def test_the_draws_are_those_of_a_longer_run(runs, model, tmp_path, name, form):
     assert longer["tempering"].attrs["extended_after"] == "[300]"
     if form != "memory":
         back.close()
+
+
+def test_what_is_noticed_at_the_new_draws_makes_the_verdict(runs, model, monkeypatch):
+    """Planted: with the attribute of the old draws alone, nothing is found."""
+    short, finding = runs("prior", 300), Finding("sum_without_end", "n", "20", "unchecked")
+    monkeypatch.setattr(finish, "findings_at", lambda path, xs: (finding,))
+    with pytest.warns(TemperingWarning, match="'n' is summed to 20"):
+        longer = extend(short, 100, model)
+    assert findings_of(short) == ()
+    assert findings_of(longer) == (finding,)
 
 
 def test_it_goes_on_and_on(runs, model, tmp_path):

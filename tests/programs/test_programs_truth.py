@@ -14,7 +14,7 @@ from benchmarks.models.random_programs_families import CONSTANT, FAMILIES, MIXED
 from benchmarks.models.random_programs_language import Dist, Link, Observed, Program, Unknown
 from benchmarks.models.random_programs_sampling import sample
 from benchmarks.models.random_programs_source import HELPERS, call, model_of
-from benchmarks.models.random_programs_vectors import VECTORS
+from benchmarks.models.random_programs_vectors import VECTORS, ZERO_SUM_STDEV, W
 from benchmarks.models.random_programs_writer import Writer
 from benchmarks.truths import random_programs_cubature as cubature
 from benchmarks.truths.random_programs_densities import log_density
@@ -24,8 +24,8 @@ from benchmarks.truths.random_programs_places import draw_at
 from benchmarks.truths.random_programs_states import counts_of, dimension_of
 from benchmarks.truths.random_programs_truth import truth_of
 
-NOT_ALONE = ("WishartBartlett", "LKJCholeskyCov", "MvNormal by chol", "CAR", "CAR of data")
-"""Several variables of PyMC in one, or with an argument that is a variable; CAR: see below."""
+NOT_ALONE = ("WishartBartlett", "LKJCholeskyCov", "MvNormal by chol", "CAR", "CAR of data", "ICAR")
+"""Several variables of PyMC in one, or with an argument that is a variable; (I)CAR: see below."""
 NAMES = [name for name in (*FAMILIES, *VECTORS) if name not in NOT_ALONE]
 
 
@@ -75,6 +75,21 @@ def test_a_density_off_by_a_constant_is_found():
     exact = log_density(dist, x[None], {})[0]
     theirs = of_pymc(dist, x).eval()
     assert exact - theirs == pytest.approx(-0.5 * np.log(2 * np.pi / np.array([1, 2, 1])).sum())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_constant_of_icar_is_that_of_a_normal_law(seed):
+    """PyMC leaves out one that depends on the scale; what depends on x is the same."""
+    dist = constants("ICAR", seed)
+    sigma = dict(dist.args)["sigma"]
+    x = np.array([[0.3, -0.2, 0.9], [1.0, 0.4, -0.3]])
+    sums = np.diag(W.sum(axis=0)) - W
+    precision = sums / sigma**2 + 1.0 / (len(W) * ZERO_SUM_STDEV) ** 2
+    law = stats.multivariate_normal(np.zeros(len(W)), np.linalg.inv(precision))
+    exact = log_density(dist, x, {})
+    assert exact == pytest.approx(law.logpdf(x))
+    theirs = [of_pymc(dist, row).eval() for row in x]
+    assert np.ptp(exact - theirs) == pytest.approx(0, abs=1e-9)
 
 
 IMPROPER = {each.name for each in (*CONSTANT, *MIXED)} | {

@@ -36,6 +36,7 @@ from pymc_tempering.chain.loop import (
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import POLL_SECONDS, Threads
+from pymc_tempering.core.turns import TURNS
 from pymc_tempering.exceptions import StuckChainError, warn_user
 from pymc_tempering.model.compiled import Point, call_loop, new_point
 
@@ -481,6 +482,7 @@ def run_chains(
         for run, future in zip(runs, futures, strict=True):
             if not future.done():
                 run.set_back(plan)
+                TURNS.give_up()
     return interrupted
 
 

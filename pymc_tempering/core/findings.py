@@ -18,6 +18,8 @@ SENTENCES = {
     "posterior: " + GIVE_A_KERNEL,
     "sum_without_end": "'{about}' is summed to {detail}, and how much the likelihood may have "
     "beyond is not known: " + GIVE_A_KERNEL,
+    "not_compared": "the density of {about} was not compared with that of the model as it was "
+    "written: {detail}",
     "not_as_written": "the density of {about} that was sampled is {detail} nats off that of the "
     "model as it was written. This is a fault of pymc_tempering: please report it, with the model",
 }

@@ -15,6 +15,7 @@ from typing import Protocol
 from threadpoolctl import ThreadpoolController
 
 from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.turns import TURNS
 from pymc_tempering.exceptions import TimeLimitError
 
 STEP_SECONDS, POLL_SECONDS = 0.05, 0.1
@@ -189,7 +190,8 @@ def run_tasks[T](
     try:
         interrupted = threads.run(stop, look)
     finally:
-        wait(threads.futures, LEAVE_SECONDS)
+        if wait(threads.futures, LEAVE_SECONDS).not_done:
+            TURNS.give_up()
     finished = [f.result() for f in threads.futures if f.done() and not f.cancelled()]
     return [result for result in finished if result is not None], interrupted
 

@@ -38,6 +38,7 @@ from pymc_tempering.core.threads import (
     load_array_libraries,
     run_tasks,
 )
+from pymc_tempering.core.turns import TURNS
 from pymc_tempering.exceptions import ArgumentError, WorkerError
 
 PACKAGES = (OWN, "pymc", "pytensor", "numba")
@@ -408,6 +409,7 @@ def send_chunks[A, T](
                     copy = ended.get(timeout=POLL_SECONDS)
                 except Empty:
                     if give_up(perf_counter() - missing.since, missing.longest):
+                        TURNS.give_up()  # what hangs may be a thread of this process
                         return Ended(silent=True)
                     if patience is not None and missing.overdue(patience):
                         missing.again += 1

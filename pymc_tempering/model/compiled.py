@@ -16,6 +16,7 @@ import numpy as np
 from numba import float64, int64, types
 from numba.extending import intrinsic
 
+from pymc_tempering.core.turns import TURNS
 from pymc_tempering.model.jit import compile_now, kept, njit, without_damage
 
 VECTOR = float64[::1]
@@ -36,6 +37,8 @@ class Data(int):
     array: np.ndarray
     evaluator: Any = None
     """What evaluates the density in Python; the second number of the array tells it to stop."""
+    in_turns: bool = False
+    """Whether one thread at a time may do so."""
 
     @classmethod
     def of(cls, array: np.ndarray) -> Self:
@@ -201,9 +204,26 @@ def call_loop(loop: Any, density: Density, *args: Any) -> Any:
     -------
     Any
         What the loop returns.
+
+    Raises
+    ------
+    LikelihoodError
+        The density waits for a call that hangs, see :mod:`pymc_tempering.core.turns`.
     """
     compile_now(loop)
-    if density.data.evaluator is None or current_thread() is not main_thread():
+    if density.data.evaluator is None:
+        return loop(density, *args)
+    if not density.data.in_turns:
+        return _call_in_python(loop, density, *args)
+    TURNS.check()
+    found = _call_in_python(loop, density, *args)
+    TURNS.check()
+    return found
+
+
+def _call_in_python(loop: Any, density: Density, *args: Any) -> Any:
+    """Call a loop whose density Python evaluates; see `call_loop`."""
+    if current_thread() is not main_thread():
         return loop(density, *args)
     came: list[int] = []
 

@@ -26,9 +26,17 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pymc_tempering.arguments import listed
 from pymc_tempering.borrowed.private import function_and_key, function_of_text
+from pymc_tempering.core.turns import TURNS
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, MATRIX, RNG, Data, Density, pointer
-from pymc_tempering.model.exactly import compile_exactly, exactly, is_data, one_thread_at_a_time
+from pymc_tempering.model.exactly import (
+    compile_exactly,
+    exactly,
+    is_data,
+    one_thread_at_a_time,
+    unsafe_names,
+)
 from pymc_tempering.model.jit import kept, without_damage
 
 _COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -55,6 +63,8 @@ class OpenGraph:
         What tells it from other graphs on disk; None where it cannot be kept.
     plain : callable or None
         For Python, of the inputs alone; other than `whole`, threads may call it at once.
+    unsafe : str
+        Names of operations of a user's in it, which one thread at a time may call; often empty.
     """
 
     whole: Function
@@ -62,20 +72,35 @@ class OpenGraph:
     arrays: Sequence[np.ndarray] = ()
     key: str | None = None
     plain: Callable | None = None
+    unsafe: str = ""
+
+    def for_python(self) -> Callable:
+        """Return its function for Python, which any thread may call."""
+        work = self.plain or one_thread_at_a_time(self.whole)
+        if not self.unsafe:
+            return work
+
+        def in_turn(*args: Any) -> Any:
+            with TURNS.turn(self.unsafe):
+                return work(*args)
+
+        return in_turn
 
 
 def open_graph(inputs: Sequence[Any], outputs: Sequence[Variable]) -> OpenGraph:
     """Rewrite a graph by PyTensor, take its arrays out, and make Numba's function of it."""
+    unsafe = listed(sorted(unsafe_names(outputs)))
     with exactly():
         whole = compile_exactly(inputs, outputs, mode="NUMBA", on_unused_input="ignore")
         if function_and_key is None or function_of_text is None:
-            return OpenGraph(whole)
+            return OpenGraph(whole, unsafe=unsafe)
         graph, arrays = _arrays_out(whole, len(inputs))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             function, key = function_and_key(graph)
         if any("object mode" in str(warning.message) for warning in said):
-            return OpenGraph(whole, plain=_plain(function, arrays) if len(arrays) < MANY else None)
+            plain = _plain(function, arrays) if len(arrays) < MANY else None
+            return OpenGraph(whole, plain=plain, unsafe=unsafe)
     return OpenGraph(whole, function, arrays, key)
 
 
@@ -179,8 +204,9 @@ def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> De
         Where the pieces of a gradient lie in it.
     """
     if any(graph.function is None for graph in graphs.values()):
-        plain = {n: each.plain or one_thread_at_a_time(each.whole) for n, each in graphs.items()}
-        return _python_density(plain, slices)
+        made = _python_density({n: each.for_python() for n, each in graphs.items()}, slices)
+        made.data.in_turns = any(graph.unsafe for graph in graphs.values())
+        return made
     packed = Packed.of("x", graphs)
     lines = [
         "def density(x, values, grads, data):",
@@ -231,7 +257,7 @@ def make_draws(graph: OpenGraph, slices: Sequence[slice], n_rngs: int) -> Callab
         Number of generators.
     """
     if graph.function is None:
-        return partial(_draw_in_python, one_thread_at_a_time(graph.whole), slices)
+        return partial(_draw_in_python, graph.for_python(), slices)
     rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
     packed = Packed.of(rngs, {"draw": graph})
     lines = [

@@ -14,8 +14,9 @@ from pytensor import config, shared
 from pytensor.compile.executor import Function
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, applys_between
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import Elemwise
 
@@ -69,6 +70,32 @@ def one_thread_at_a_time[**P, T](work: Callable[P, T]) -> Callable[P, T]:
             return work(*args, **kwargs)
 
     return alone
+
+
+OURS = ("pytensor.", "pymc.", "pymc_extras.", "pymc_tempering.")
+
+ANY_FUNCTION = ("FromFunctionOp", "JAXOp")
+"""Operations of PyTensor's that hold a function of the user's."""
+
+
+def is_foreign(op: Op) -> bool:
+    """Whether an operation is neither PyTensor's nor PyMC's: a user's own, maybe in Python."""
+    kind = type(getattr(op, "core_op", op))
+    return not kind.__module__.startswith(OURS) or kind.__name__ in ANY_FUNCTION
+
+
+def unsafe_names(outputs: Sequence[Variable]) -> set[str]:
+    """Classes of the operations in graphs that users wrote, but for those that are thread-safe.
+
+    These say ``thread_safe = True``.
+    """
+    found: set[str] = set()
+    for node in applys_between([], outputs):
+        if isinstance(node.op, HasInnerGraph):
+            found |= unsafe_names(node.op.inner_outputs)
+        elif is_foreign(node.op) and not getattr(node.op, "thread_safe", False):
+            found.add(type(getattr(node.op, "core_op", node.op)).__name__)
+    return found
 
 
 MIN_SIZE = {"f": 2, "i": 8, "u": 8, "b": 8}

@@ -23,6 +23,7 @@ from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import Density
 from pymc_tempering.model.density import draws_at_random, make_density, open_graph
 from pymc_tempering.model.density_graphs import gradients, is_random, raveled_graphs
+from pymc_tempering.model.exactly import is_foreign
 from pymc_tempering.model.far_priors import reaches_far
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import Layout, circular_indices, is_discrete, model_layout
@@ -49,11 +50,6 @@ CHEAP_WORK = 10_000
 FOREIGN = 1_000_000
 """Elements that an operation counts for which is neither PyTensor's nor PyMC's: a user's own,
 which may run in Python."""
-
-ANY_FUNCTION = ("FromFunctionOp", "JAXOp")
-"""Operations of PyTensor's that hold a function of the user's."""
-
-OURS = ("pytensor.", "pymc.", "pymc_extras.", "pymc_tempering.")
 
 
 @dataclass(frozen=True)
@@ -251,8 +247,7 @@ def _node_work(node: Apply, per_special: int) -> int:
     """Elements of one operation; a loop is as many times its inside as it has steps."""
     if isinstance(own := getattr(node.op, "work", None), int):
         return own
-    kind = type(getattr(node.op, "core_op", node.op))
-    if not kind.__module__.startswith(OURS) or kind.__name__ in ANY_FUNCTION:
+    if is_foreign(node.op):
         return FOREIGN
     if (inner := getattr(node.op, "inner_outputs", None)) is not None:
         sizes = map(_size, [*node.inputs, *node.outputs]) if isinstance(node.op, Scan) else ()

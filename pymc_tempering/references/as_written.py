@@ -6,6 +6,7 @@ import numpy as np
 
 from pymc_tempering.arguments import listed
 from pymc_tempering.core.findings import Finding
+from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.model.car import log_density_of
 from pymc_tempering.model.given_up import given_up
 from pymc_tempering.model.layout import model_layout
@@ -37,7 +38,11 @@ def findings_at(path: Path, xs: np.ndarray) -> tuple[Finding, ...]:
         return given_up(model)
     n = N_WHITE if origin.n_white else N_CHECKED
     xs = xs[np.unique(np.linspace(0, len(xs) - 1, n).astype(int))]
-    return (*given_up(model), *origin.check(xs), *_as_written(path, origin, xs))
+    try:
+        return (*given_up(model), *origin.check(xs), *_as_written(path, origin, xs))
+    except LikelihoodError as error:  # a call hangs
+        names = listed(rv.name for rv in origin.model.free_RVs)
+        return (*given_up(model), Finding("not_compared", names, str(error), "unchecked"))
 
 
 def _as_written(path: Path, origin: Origin, xs: np.ndarray) -> list[Finding]:

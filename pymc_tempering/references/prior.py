@@ -380,3 +380,13 @@ def evaluate_terms(path: Path, xs: np.ndarray, cores: int = 1) -> tuple[np.ndarr
     values, grads = np.empty((len(xs), 2)), np.zeros((len(xs), 2, path.dim))
     evaluate_rows(path.density, np.ascontiguousarray(xs), values, grads, NO_MIXTURE, cores)
     return values, grads
+
+
+N_PROBES, PROBE_SEED = 8, 21
+"""States at which two processes compare the density, drawn from the prior with this seed."""
+
+
+def probe(prior: Prior) -> tuple[np.ndarray, np.ndarray]:
+    """Draw states from the prior, shape (n, d), with the density's values there, shape (n, 2)."""
+    xs = prior.draw(N_PROBES, prior.spawn(np.random.default_rng(PROBE_SEED)))
+    return xs, np.column_stack(evaluate_draws(prior.path, xs))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from time import perf_counter
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from pymc_tempering.exceptions import ArgumentError, CheckpointError, LadderErro
 from pymc_tempering.executors.chunks import Crew
 from pymc_tempering.kernels import Compound, Kernel
 from pymc_tempering.kernels.assign import KERNELS, KernelChoice
-from pymc_tempering.references.prior import Prior
+from pymc_tempering.references.prior import Prior, probe
 from pymc_tempering.sampling.recorded import LeastEss
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
 
@@ -234,6 +235,11 @@ class Job:
     def value_cores(self) -> int:
         """Threads that share values of the density: all where one is dear, or they cost more."""
         return self.cores if self.prior.path.dear else 1
+
+    @cached_property
+    def probed(self) -> tuple[np.ndarray, np.ndarray]:
+        """States by which another process knows the density: see `probe`."""
+        return probe(self.prior)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from pymc_tempering.model.compiled import Point
 from pymc_tempering.model.identity import identity_of
 from pymc_tempering.model.origin import origin_of, whole_model
 from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture
-from pymc_tempering.references.prior import Fitted, Prior, evaluate_draws
+from pymc_tempering.references.prior import Fitted, Prior
 from pymc_tempering.references.warp import FunnelWarp
 from pymc_tempering.sampling.call import Call, Goal, Job, Options, kernels_in_words, step_method_in
 from pymc_tempering.sampling.check_kept import check_pieces, check_plan
@@ -55,9 +55,6 @@ PACKAGES = (OWN, "pymc", "pytensor", "numba", "numpy")
 
 PLAN_GROUP = "tempering_plan"
 """Group of a DataTree with an array of bytes for each part."""
-
-N_PROBES, PROBE_SEED = 8, 21
-"""States at which two processes compare the density, drawn from the prior with this seed."""
 
 CLASSES = (
     AnnealedPass, Call, Chain, ChainRun, ChainState, ChosenPlan, Cut, Evaluated, Fitted, FullScales,
@@ -92,7 +89,7 @@ def chain_codec(plan: Plan) -> Codec:
 
 def about_part(job: Job, call: Call, **more: Any) -> bytes:
     """Write what is checked before anything else is read."""
-    xs, densities = probe(job.prior)
+    xs, densities = job.probed
     identity = identity_of(whole_model(job.prior.path.model))
     origin = origin_of(job.prior.path.model)
     return CODEC.to_bytes({
@@ -180,12 +177,6 @@ def slim(chosen: ChosenPlan) -> ChosenPlan:
         chosen, warmup=replace(warmup, annealed=annealed), passes=passes, fit=None, last=last,
         let_go=(),
     )  # fmt: skip
-
-
-def probe(prior: Prior) -> tuple[np.ndarray, np.ndarray]:
-    """Draw states from the prior, shape (n, d), with the density's values there, shape (n, 2)."""
-    xs = prior.draw(N_PROBES, prior.spawn(np.random.default_rng(PROBE_SEED)))
-    return xs, np.column_stack(evaluate_draws(prior.path, xs))
 
 
 def storable(job: Job) -> bool:

@@ -32,6 +32,7 @@ from pymc_tempering.model.identity import differences, identity_of
 from pymc_tempering.model.origin import set_ends, whole_model
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.model.unconstrain import unconstrained_draws
+from pymc_tempering.references.prior import probe
 from pymc_tempering.sampling.bridged import bridged
 from pymc_tempering.sampling.call import Goal, Job, Tally, choice_of, kernels_in_words, silence
 from pymc_tempering.sampling.choose_plan import ChosenPlan
@@ -42,7 +43,6 @@ from pymc_tempering.sampling.kept import (
     PLAN_GROUP,
     CheckpointRecorder,
     ending_by_sigterm,
-    probe,
     read_chains,
     read_plan,
     read_standing,

@@ -238,6 +238,7 @@ def _first_length(job: Job, call: Call) -> int:
 
 def _start(job: Job, call: Call, chosen: ChosenPlan, n_draws: int) -> Outcome:
     """Put chains at the start of a plan, with the reference draws beside them to come."""
+    job.probed  # noqa: B018 (here, since a likelihood may hang later)
     traced, hot = call.keep is not None, call.keep == "states"
     runs = start_runs(chosen.plan, n_draws, job.rng.spawn(call.chains), traced, keep_hot=hot)
     asked = call.reference_draws if traced else 0

@@ -33,22 +33,33 @@ class Solver:
     ----------
     after : int
         Calls that come back, once armed.
+    until : float
+        When calls come back in any case, by `perf_counter`.
     interrupts : bool
         Whether Ctrl-C comes when it hangs.
     """
 
     def __init__(self):
         self.lock, self.release = threading.Lock(), threading.Event()
-        self.after, self.interrupts = np.inf, False
+        self.after, self.until, self.interrupts = np.inf, 0.0, False
 
-    def arm(self, after, *, interrupts=False):
+    def arm(self, after, *, seconds=0.0, interrupts=False):
         self.release.clear()
         self.after, self.interrupts = after, interrupts
+        self.until = time.perf_counter() + seconds
+
+    def let_go(self):
+        """Let the call that hangs come back, and its thread end."""
+        self.after = np.inf
+        self.release.set()
+        time.sleep(0.5)
 
     def __call__(self, x):
         with self.lock:
             self.after -= 1
-            hangs = self.after == 0
+            hangs = self.after <= 0 and time.perf_counter() > self.until
+            if hangs:
+                self.after = np.inf
         if hangs:
             if self.interrupts:
                 _thread.interrupt_main()
@@ -60,7 +71,7 @@ SOLVER = Solver()
 
 
 class Solved(Op):
-    """Calls the solver; a worker finds it by its name."""
+    """Calls the solver; a worker finds it by its name. All chains wait for one that hangs."""
 
     __props__ = ()
 
@@ -148,7 +159,9 @@ def test_max_time_returns_what_the_chains_have(impatient, armed, solver, model, 
     assert any("has been in one piece of its work" in one for one in said)
     assert any("A chain hangs: the chains had drawn at least" in one for one in said)
     assert part["tempering"].attrs["interrupted"] == 1
-    solver.after = np.inf
+    with pytest.raises(pmt.exceptions.LikelihoodError, match="A call of 'Solved' that began"):
+        sample(model)
+    solver.let_go()
     long, _ = sample(model, draws=part.posterior.sizes["draw"] + 1)
     assert_begins(part, long)
 
@@ -162,7 +175,7 @@ def test_ctrl_c_returns_what_the_chains_have(
     part, said = sample(model, checkpoint=path, cores=cores)
     assert any("has been in one piece of its work" in one for one in said)
     assert_begins(part, whole)
-    solver.after = np.inf
+    solver.let_go()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pmt.TemperingWarning)
         assert_same(whole, pmt.resume(path, model=model, quiet=True))
@@ -192,10 +205,12 @@ def test_where_no_chain_has_a_draw_it_is_an_error(impatient, armed, model):
 
 def test_workers_that_hang_are_waited_for_no_longer(impatient, armed, solver, model, monkeypatch):
     monkeypatch.setattr(pieces, "PIECE_SECONDS", 0.2)
-    armed(1000, name="send_chains")
+    armed(1000, seconds=2.0, name="send_chains")  # chains have come back with pieces
     with ThreadPoolExecutor(3) as pool:
-        idata, said = sample(model, draws=10_000, max_time=5.0, executor=pool)
-        solver.release.set()
+        try:
+            idata, said = sample(model, draws=10_000, max_time=5.0, executor=pool)
+        finally:
+            solver.let_go()
     assert any("A chain hangs" in one for one in said)
     assert idata.posterior.sizes["draw"] > 4
 
@@ -295,7 +310,6 @@ def test_a_thread_that_comes_back_late_changes_nothing(impatient, armed, solver,
     armed(3000, interrupts=True)
     part, _ = sample(model)
     before = part.posterior["x"].values.copy()
-    solver.release.set()
-    time.sleep(0.5)
+    solver.let_go()
     np.testing.assert_array_equal(part.posterior["x"].values, before)
     assert_begins(part, whole)

@@ -8,7 +8,7 @@ import pytest
 from pytensor.graph.op import Op
 from support.compiled_systems import system
 
-from pymc_tempering.model import path as work
+from pymc_tempering.model import exactly, path as work
 from pymc_tempering.model.path import FOREIGN, compile_path, graph_work
 
 
@@ -95,7 +95,7 @@ def test_an_operation_of_a_user_is_dear():
 
 
 def test_an_operation_of_a_user_that_counts_as_ours_is_seen(monkeypatch):
-    monkeypatch.setattr(work, "OURS", ("",))
+    monkeypatch.setattr(exactly, "OURS", ("",))
     assert graph_work([Twice()(pt.dscalar("x"))]) < 100
 
 

@@ -12,11 +12,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help example test coverage lint format docs snippets bench bench-quick reproduce clean
+.PHONY: help example test test-slow test-all coverage lint format docs snippets bench bench-quick reproduce clean
 
 help:
 	@echo "make example   install the package and run examples/quickstart.py"
-	@echo "make test      install the package and run the tests (PYTEST_ARGS='-q -k name' for some)"
+	@echo "make test      install the package and run the quick tests (minutes; PYTEST_ARGS='-q -k name' for some)"
+	@echo "make test-all  these, and then those marked slow: many models, seeds, processes and documents"
 	@echo "make coverage  the tests, the share of the lines that they run, and errors that none raises"
 	@echo "make lint      ruff check, ruff format --check, mypy, and workflows by their schemas"
 	@echo "make format    ruff's fixes and formatting, written to the files"
@@ -32,10 +33,15 @@ example: $(VENV)/.stamp-examples
 
 # Each of two workers would start a thread for each core in each product of matrices, and they would
 # wait for each other for two thirds of the time.
-test coverage: export OPENBLAS_NUM_THREADS = 1
-test coverage: export OMP_NUM_THREADS = 1
+test test-slow coverage: export OPENBLAS_NUM_THREADS = 1
+test test-slow coverage: export OMP_NUM_THREADS = 1
 test: $(VENV)/.stamp-test
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow"
+
+test-slow: $(VENV)/.stamp-test
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m slow
+
+test-all: test test-slow
 
 # The interpreter's own monitoring (Python 3.12) costs a few per cent; other ways double the time.
 coverage: $(VENV)/.stamp-coverage

@@ -6,6 +6,7 @@ Matplotlib opens no window, and PyTensor keeps its default backend.
 import gc
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -59,18 +60,16 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         collect_garbage()
 
 
-# The first file compiles most of the package's functions, and the second compiles nothing: so two
-# workers with empty caches do not compile the same functions side by side. Then the files that
-# take longest, so that no worker is left alone with one at the end.
+# The first file compiles most of the package's loops, and those of the folder after it compile none
+# of them: so two workers with empty caches do not compile the same ones side by side. Then the files
+# that take longest, so that no worker is left alone with one at the end.
 FIRST = (
+    "test_front_doors.py",
+    "variational",
     "test_documentation.py",
-    "test_exact_answers.py",
     "test_model_kinds.py",
     "test_annealed_discrete.py",
-    "test_variational_fit.py",
     "test_search.py",
-    "test_front_doors.py",
-    "test_savage_dickey.py",
     "test_custom_kernels.py",
     "test_log_draws.py",
 )
@@ -80,11 +79,22 @@ LAST = ("storage", "core")
 
 def order_of(path: Path) -> int:
     """Place of a file among the others; most have the same one."""
-    if path.name in FIRST:
-        return FIRST.index(path.name) - len(FIRST)
+    for name in (path.name, *(folder.name for folder in path.parents)):
+        if name in FIRST:
+            return FIRST.index(name) - len(FIRST)
     return LAST.index(path.parent.name) + 1 if path.parent.name in LAST else 0
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long files first and the short ones last; the others stay in their order."""
+    """Sort the files, and let the quick cases of slow tests be no slow ones."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("slow")
+        if marker is not None and "[" in item.name:
+            name, case = item.nodeid.split("[", 1)
+            every = marker.kwargs.get("every")
+            if case[:-1] in marker.kwargs.get("quick", ()) or (every and seen[name] % every == 0):
+                item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
+            seen[name] += 1
     items.sort(key=lambda item: order_of(Path(item.path)))

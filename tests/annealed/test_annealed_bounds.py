@@ -48,6 +48,7 @@ def exact_draws(name, n, chains=4, seed=0):
     return with_density_of(posterior_tree(x=x), system(name).model)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_states_are_those_that_pymc_transforms():
     """All kinds of transforms, against PyMC's own draws in both spaces."""
     model = all_transforms()
@@ -77,6 +78,7 @@ def test_a_transform_that_depends_on_another_variable():
     np.testing.assert_allclose(xs, [3.0, np.log(0.5 / 1.5)])
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_are_taken_at_equal_distances_with_their_chains():
     idata = exact_draws("gaussian", 400)
     states = posterior_states(idata, prior("gaussian").path, 40)
@@ -94,6 +96,7 @@ def exact_states(n, rng):
     return PosteriorStates(xs, np.repeat(np.arange(4), n // 4))
 
 
+@pytest.mark.slow("repeats")
 def test_reverse_error_is_the_real_one_and_lies_above():
     """150 repeats from exact draws: sd of z at 2.6 standard errors; E[1 / Z-hat] = 1 / Z."""
     exact, rng = system("gaussian").log_evidence, np.random.default_rng(2)
@@ -140,6 +143,7 @@ def unequal_modes(draws=1000):
     return model, posterior_of(x=wide), np.log(parts.sum()), parts[1] / parts.sum()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_that_miss_a_mode_lower_the_upper_bound():
     """By log(share / reach), with the share of forward particles that end where the draws are."""
     model, idata, exact, share = unequal_modes()
@@ -161,6 +165,7 @@ def test_draws_that_miss_a_mode_lower_the_upper_bound():
     assert "miss a mode" in crossed.words
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_bounds_far_apart_are_said():
     idata = exact_draws("long_path", 1000)
     with pytest.warns(pmt.TemperingWarning, match="hold|count|heavy"):
@@ -186,6 +191,7 @@ def posterior_of(**variables):
     return xr.DataTree.from_dict({"posterior": xr.Dataset(data)})
 
 
+@pytest.mark.slow("compiles models of its own", quick=["idata0-with the group 'posterior'"])
 @pytest.mark.parametrize(
     ("idata", "sentence"),
     [
@@ -214,6 +220,7 @@ def test_a_posterior_of_other_data_is_refused():
             method(idata, mean_only(), progressbar=False)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_of_zero_density_are_refused():
     with pm.Model() as model:
         x = pm.Normal("x")
@@ -249,6 +256,7 @@ def test_no_model(method):
         getattr(pmt.annealed, method)()
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("method", [pmt.ais, pmt.annealed.hais, pmt.smc])
 def test_a_prior_whose_constant_is_not_known_is_refused(method):
     """Annealing from another prior would lack its constant without a word."""
@@ -293,6 +301,7 @@ def coarse_plan(dim=2):
     return BetaSchedule(on_all(HMC(max_steps=1), dim), tuning)
 
 
+@pytest.mark.slow("repeats")
 def test_raise_is_unbiased_for_the_annealing_model():
     """Its density at v, in bins, against the share of forward paths that end there: |z| < 4."""
     model, mean, variance, _, log_f = gaussian_field()
@@ -360,6 +369,7 @@ def test_raise_refuses_data_that_do_not_fit(data, sentence):
         pmt.annealed.raise_(data, gaussian_field()[0], progressbar=False)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_raise_refuses_data_of_zero_density():
     with pm.Model() as model:
         v = pm.Gamma("v", 2.0, 1.0)
@@ -451,6 +461,7 @@ def test_an_error_in_a_thread_is_raised():
         run_tasks([fail, lambda stop: stop.wait(20.0)], 2)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_interrupted_run_says_how_many_particles_it_has(monkeypatch):
     original, calls = setup.run_work, []
 

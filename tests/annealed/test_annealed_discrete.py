@@ -69,6 +69,7 @@ UPWARD = {
 }
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("method", UPWARD)
 def test_evidence_is_that_of_enumeration(method, name):
@@ -80,6 +81,7 @@ def test_evidence_is_that_of_enumeration(method, name):
     assert abs(evidence.log_z - exact) < 4.0 * evidence.mcse
 
 
+@pytest.mark.slow("compiles models of its own", quick=["labels"])
 @pytest.mark.filterwarnings("ignore:The draws come without their log density")
 @pytest.mark.parametrize("name", MODELS)
 def test_bounds_hold_the_exact_value_between_them(name):
@@ -93,6 +95,7 @@ def test_bounds_hold_the_exact_value_between_them(name):
     assert upper.log_z > exact - 4.0 * upper.mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore:Only .* particles count")  # with few rungs
 def test_raise_lies_below_and_comes_closer_with_more_rungs():
     """Three visible states: log p_ann(v) is at most log p(v) + 4 mcse, and less far from it."""
@@ -114,6 +117,7 @@ def test_raise_refuses_data_that_are_no_whole_numbers():
         pmt.annealed.raise_({"v": np.full(8, 0.5)}, rbm()[0], progressbar=False)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_hais_names_what_it_misses():
     with pytest.raises(
         pmt.exceptions.ModelError, match="hais keeps the momentum of real variables"
@@ -129,6 +133,7 @@ def flip_one(state, beta, rng):
     return {"v": np.append(1 - state["v"][0], state["v"][1:])}
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_kernel_of_ones_own_must_state_its_reversal():
     model, _, idata = rbm()
     mapping = {"v": pmt.kernels.CustomKernel(flip_one)}
@@ -156,6 +161,7 @@ def forbidden():
     return model, np.log(0.75), with_density_of(tree({"b": draws}), model)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_part_of_the_prior_without_likelihood_enters_every_bound():
     """All weights are equal but for the share of the prior, which is known to 0.004 nats."""
     model, exact, idata = forbidden()
@@ -169,6 +175,7 @@ def test_a_part_of_the_prior_without_likelihood_enters_every_bound():
     assert both.verdict == "ok"
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_several_step_methods_in_turn_are_not_their_own_reversal():
     with pm.Model() as model:
         a, b = pm.Normal("a"), pm.Normal("b")
@@ -220,6 +227,7 @@ def compound():
     return Compound((Gibbs(), Slice()), (bits, one))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_compound_runs_backward_by_its_reversal():
     """pi(x) P(x, y) = pi(y) P~(y, x), at p > 1e-4; planted: blocks, or coordinates, not turned."""
     kernel = compound()
@@ -242,6 +250,7 @@ def share_of_ends(plan, n, seed):
     return np.bincount((ends.xs @ [4, 2, 1]).astype(int), minlength=8) / n
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_reversal_in_the_wrong_order_is_no_density_of_the_annealing_model(monkeypatch):
     """Weights of RAISE from each corner against the share of paths that end there: |z| < 4."""
     prior, law = triangle()

@@ -76,6 +76,7 @@ def bias_in_errors(runs, exact):
     return (ratio.mean() - 1.0) / (ratio.std(ddof=1) / np.sqrt(ratio.size))
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("name", ["gaussian", "beta_binomial"])
 @pytest.mark.parametrize("transition", ["hmc", "persistent"])
 def test_annealed_errors_are_the_real_ones(name, transition):
@@ -91,6 +92,7 @@ def test_annealed_errors_are_the_real_ones(name, transition):
     assert not list(calibration_faults(scores))
 
 
+@pytest.mark.slow("repeats")
 def test_calibration_sees_planted_bugs():
     plan, _ = frozen("gaussian", 12, "hmc")
     work, exact = call("gaussian", 3, "hmc"), system("gaussian").log_evidence
@@ -116,6 +118,7 @@ def test_calibration_sees_planted_bugs():
     )
 
 
+@pytest.mark.slow("repeats")
 def test_errors_of_smc_are_the_real_ones():
     """70 repeats of 20 islands: a t of 19 degrees of freedom has sd 1.06; limits at 3 errors."""
     plan, _ = frozen("gaussian", 6, "hmc")
@@ -128,6 +131,7 @@ def test_errors_of_smc_are_the_real_ones():
     assert abs(bias_in_errors(runs, exact)) < 4.0
 
 
+@pytest.mark.slow("repeats")
 def test_errors_of_integration_are_the_real_ones():
     """60 repeats: standard error of the sd 0.09."""
     name = "beta_binomial"
@@ -200,6 +204,7 @@ def half_line():
     return model, float(0.125 + norm.logsf(1.0))
 
 
+@pytest.mark.slow("compiles models of its own", quick=["thermodynamic-circle"])
 @pytest.mark.parametrize("build", [circle, half_line])
 @pytest.mark.parametrize("method", ["hais", "thermodynamic"])
 def test_circular_variables_and_zero_likelihood(method, build):
@@ -221,6 +226,7 @@ def apart():
     return model, float(2.0 * norm.logpdf(4.0, 0.0, np.hypot(5.0, 0.3)))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_chains_at_a_rung_tell_how_much_modes_hold():
     """|z| < 5 in five runs, fixed seeds; planted: with four chains none has a finite error."""
     model, exact = apart()
@@ -245,6 +251,7 @@ def test_same_seeds_give_the_same_value_whatever_cores_is(method):
     assert one.n_evaluations == two.n_evaluations
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_automatic_schedule_makes_the_weights_nearly_equal():
     kwargs = {"n_particles": 400, "random_seed": 1, "progressbar": False}
     evidence = pmt.annealed.hais(system("long_path").model, **kwargs)
@@ -256,6 +263,7 @@ def test_an_automatic_schedule_makes_the_weights_nearly_equal():
     assert short.ess < 0.1 * evidence.ess
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_rungs_at_equal_distances_have_increments_of_equal_variance():
     kernel = on_all(HMC(), prior("long_path").path.dim)
     learned = anneal(prior("long_path"), kernel, np.random.default_rng(0), n_particles=1000)

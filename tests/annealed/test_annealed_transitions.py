@@ -145,6 +145,7 @@ def planted(bug):
     return namespace["Persistent"]()
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("bug", [bug for bug, (*_, fault) in BUGS.items() if fault is not None])
 def test_law_sees_a_planted_bug(bug):
     """With large steps, so that a part of them is rejected."""
@@ -160,6 +161,7 @@ def test_law_sees_a_planted_bug(bug):
     assert not list(faults_of_law(right))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_momentum_that_turns_back_moves_less():
     """The law cannot see it, the distance does."""
 
@@ -240,6 +242,7 @@ def test_where_the_path_is_cut_does_not_change_the_draws(down):
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.slow("repeats")
 def test_unbiasedness_sees_planted_bugs():
     exact, n = system("gaussian").log_evidence, 8_000
     plan = schedule("persistent", LADDER, wrong=0.8)
@@ -272,6 +275,7 @@ def half_dead():
     return compile_model(model)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_particles_of_zero_likelihood_weigh_nothing():
     n = 2_000
     plan = tuned(on_all(HMC(path_length=1.2), 1), np.array([0.0, 0.5, 1.0]), 0.5, np.ones((3, 1)))

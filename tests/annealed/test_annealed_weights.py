@@ -57,6 +57,7 @@ def test_mean_error_and_effective_number_of_known_weights():
     assert log_mean(np.array([0.0, -np.inf])) == pytest.approx(-np.log(2.0))
 
 
+@pytest.mark.slow("repeats", quick=["0.3"])
 @pytest.mark.parametrize("spread", [0.3, 1.0])
 def test_bootstrap_error_is_calibrated(spread):
     """400 repeats of 300 lognormal weights: sd of z within 0.035 x 3.7, false alarm 2e-4."""
@@ -70,6 +71,7 @@ def test_bootstrap_error_is_calibrated(spread):
     assert not 0.87 < np.std(np.array(z) / np.array(naive)) < 1.13
 
 
+@pytest.mark.slow("repeats")
 def test_batch_error_knows_that_draws_of_a_chain_are_alike():
     rng = np.random.default_rng(3)
     estimates, errors, plain = [], [], []
@@ -204,6 +206,7 @@ def rungs_of_path(betas, draws, rng, rho=0.0):
     return rungs
 
 
+@pytest.mark.slow("repeats")
 def test_integration_states_the_real_error_of_autocorrelated_chains():
     """150 repeats: sd of z within 3.5 standard errors of 0.058; false alarm 5e-4."""
     rng = np.random.default_rng(11)

@@ -97,6 +97,7 @@ def test_a_reference_that_is_not_the_one_drawn_from_is_seen():
         temper(told, 10)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["forward"])
 @pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"backward", "pooled"}))
 def test_every_estimator_reads_a_run(run, method):
     """Integration rules state their bias; all others are within 5 errors."""

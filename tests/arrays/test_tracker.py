@@ -145,6 +145,7 @@ def sound(error, mcse, bias, between):
     return near and error.std() < 0.15 and 0.7 < noise < 1.3 and 0.7 < stated < 1.15
 
 
+@pytest.mark.slow("repeats")
 def test_a_fixed_density_is_estimated_with_the_stated_error():
     # off by 2 nats at the start, of which 2 * 0.8^30 = 0.002 are left; 100 repeats: the root mean
     # square of z is known to 7 %, so that the false alarm is below 1e-3 (noise: 4 of its errors)
@@ -180,6 +181,7 @@ def test_falling_shares_converge_where_nothing_changes():
     assert abs(error) < 4.0 * end.mcse < 0.5
 
 
+@pytest.mark.slow("repeats")
 def test_a_steady_drift_is_followed_with_the_stated_lag_and_error():
     # slope 0.05 nats per update, (1 - alpha) / alpha = 4 updates behind; |z| < 4 over 60 repeats
     error, mcse, bias, _ = repeats(60, 40, slope=0.05)
@@ -200,6 +202,7 @@ def test_a_tracker_that_does_not_forget_is_seen_to_fall_behind():
     assert loop.tracker.mcse > 0.5 * abs(error)  # and its own error says so
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_observation_that_moves_is_tracked():
     """On average log Z is the exact log Z averaged over the past with the tracker's weights.
 

@@ -94,6 +94,7 @@ def test_no_value_is_forgotten():
     assert law.log_density(np.array([[1.0, 0.0]]))[0] > np.log(0.9e-3)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_density_given_a_state_is_a_t_at_its_mode(target):
     proposal = find_fit("t", target)(exact_draws(500, np.random.default_rng(1))[0], RNG)
     for k in (0, 5, 10):
@@ -113,6 +114,7 @@ def z_scores(target, repeats=REPEATS):
     return np.array(scores)
 
 
+@pytest.mark.slow("repeats")
 def test_log_z_is_right_within_its_error(target):
     """Of 100 scores: the mean within 4 errors (6e-5), the spread in [.75, 1.25] (1e-3)."""
     scores = z_scores(target)
@@ -120,6 +122,7 @@ def test_log_z_is_right_within_its_error(target):
     assert 0.75 < scores.std() < 1.25
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_missing_determinant_is_seen(target, monkeypatch):
     """Planted: t's of all states with the constant of a unit matrix."""
     original = binary.BinaryProposal.log_density
@@ -149,6 +152,7 @@ def run():
     return pmt.sample(model=spike_and_slab(), random_seed=1, quiet=True, progressbar=False)
 
 
+@pytest.mark.slow("repeats")
 def test_a_default_run_has_the_value_and_the_error_of_the_bridge(run):
     found = pmt.log_marginal_likelihood(run)
     assert found.verdict == "ok"
@@ -157,6 +161,7 @@ def test_a_default_run_has_the_value_and_the_error_of_the_bridge(run):
     assert pmt.log_marginal_likelihood(run, method="rts").mcse == found.details["unbridged_mcse"]
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("limit", ["MOST_BINARY", "MOST_SHARE"])
 def test_a_bridge_that_takes_long_is_not_made(monkeypatch, limit):
     monkeypatch.setattr(bridged, limit, 0)
@@ -171,6 +176,7 @@ def test_a_selection_of_draws_has_the_value_of_its_chains(run):
     assert found.log_z == pmt.log_marginal_likelihood(half, method="rts").log_z
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_more_draws_have_a_bridge_of_their_own(run):
     longer = pmt.extend(run, draws=200, model=spike_and_slab(), quiet=True, progressbar=False)
     found = pmt.log_marginal_likelihood(longer)

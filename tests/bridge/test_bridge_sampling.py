@@ -106,6 +106,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("case", CASES)
 def test_the_stated_error_is_the_real_one(case):
     name, proposal, draw = CASES[case]
@@ -127,6 +128,7 @@ def other_share(solve):
     return lambda log_ratio, proposed, share: solve(log_ratio, proposed, share) + 0.02
 
 
+@pytest.mark.slow("repeats", quick=["autocorrelation"])
 @pytest.mark.parametrize("bug", ["halves", "autocorrelation", "shift"])
 def test_calibration_sees_planted_bugs(bug, monkeypatch):
     if bug == "halves":
@@ -208,6 +210,7 @@ def short_of(draws, seed=6, proposal="t"):
     return evidence, evidence.log_z - system.log_evidence
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("proposal", ["t", "mixture"])
 def test_mixed_chains_on_two_modes_are_right(proposal):
     evidence, error = short_of(
@@ -217,6 +220,7 @@ def test_mixed_chains_on_two_modes_are_right(proposal):
     assert abs(error) < 4 * evidence.mcse < 0.4
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("proposal", ["t", "mixture"])
 def test_chains_stuck_in_different_modes_disagree(proposal):
     evidence, error = short_of(
@@ -297,6 +301,7 @@ def mean_model():
     return model, float(exact), y.sum() / precision, precision**-0.5
 
 
+@pytest.mark.slow("compiles models of its own", quick=["pymc"])
 @pytest.mark.parametrize("name", ["pymc", "nutpie"])
 def test_nuts_draws_end_to_end(mean_model, name):
     model, exact, *_ = mean_model
@@ -404,6 +409,7 @@ def test_draws_without_chains_and_models_without_gradients():
         pmt.bridge_sampling(tree, discrete)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["cross_check"])
 @pytest.mark.parametrize(
     "door",
     [

@@ -38,6 +38,7 @@ def log_z_of_rate():
     return 2.0 * (np.log(720.0) - 7.0 * np.log1p(np.abs(Y).sum()))
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore::pymc_tempering.exceptions.TemperingWarning")
 @pytest.mark.filterwarnings("ignore:The `pymc.dims` module is experimental:UserWarning")
 def test_draws_of_a_model_with_dims():
@@ -90,6 +91,7 @@ def laplace_fit(mode, sd):
     return idata
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore::pymc_tempering.exceptions.TemperingWarning")
 def test_draws_of_a_laplace_fit():
     model, exact, mode, sd = scale_model()

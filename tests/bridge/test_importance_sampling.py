@@ -82,6 +82,7 @@ def test_the_stated_error_of_a_mixture_is_the_real_one():
     assert abs(z.mean()) < 4 / np.sqrt(60)
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("bug", ["variance", "value"])
 def test_calibration_sees_planted_bugs(bug, monkeypatch):
     if bug == "variance":
@@ -101,6 +102,7 @@ def test_weights_of_modes_among_the_draws_do_not_matter():
     assert abs(evidence.log_z - two.log_evidence) < 4 * evidence.mcse < 0.1
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_tails_that_the_proposal_misses_are_an_alarm():
     with pm.Model() as model:
         pm.StudentT("x", 2.5)

@@ -101,6 +101,7 @@ def test_each_rung_has_its_law_and_its_share(move, weights):
     assert occupancy.max() < 4.5
 
 
+@pytest.mark.slow("repeats", every=3)
 @every_move
 @pytest.mark.parametrize("bug", ["no accept step", "beta off by a rung"])
 def test_planted_bugs_in_the_exploration_break_the_laws(bug, move):
@@ -109,6 +110,7 @@ def test_planted_bugs_in_the_exploration_break_the_laws(bug, move):
     assert z[1:].max() > 8.0
 
 
+@pytest.mark.slow("repeats", every=3)
 @every_move
 def test_planted_bugs_in_the_ladder_break_the_occupancies(move):
     for log_zs in (np.append(0.0, log_z(BETAS)[:-1]), -log_z(BETAS)):

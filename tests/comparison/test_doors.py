@@ -106,6 +106,7 @@ def coverage(n_chains, monkeypatch, repeats=4000):
     return np.mean([abs(run.log_z) < 1.959964 * run.mcse for run in found])
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("n_chains", [4, 10])
 def test_the_error_of_a_run_of_smc_covers(n_chains, monkeypatch):
     # the share of 4000 intervals is known to 0.0034: 4 of these, false alarm 6e-5
@@ -198,6 +199,9 @@ def normal_mean(prior_sd, name="mu"):
     return model
 
 
+@pytest.mark.slow(
+    "compiles models of its own", quick=["<lambda>-draws of 'mu', and the model has 'nu' in"]
+)
 @pytest.mark.parametrize(
     ("other", "words"),
     [
@@ -254,6 +258,7 @@ def an_angle():
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_of_step_methods_that_take_turns_are_of_their_own_model():
     model = an_indicator()
     with model:
@@ -263,6 +268,7 @@ def test_draws_of_step_methods_that_take_turns_are_of_their_own_model():
     assert not found.warnings
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("build", [ordered_means, many_variables, an_indicator, an_angle])
 def test_a_run_is_known_as_one_of_its_own_model(build):
     """P(ordered | parents) is a part of the density; Python adds up more than 32 terms."""
@@ -497,6 +503,7 @@ def test_chains_that_were_taken_out_of_a_run_of_smc():
         pmt.log_marginal_likelihood(tree)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_stored_fit_of_a_model_without_an_evidence():
     attrs = {"log_z": np.nan, "log_z_mcse": np.nan, "elbo": -4.0}
     tree = xr.DataTree.from_dict({"variational": xr.Dataset(attrs=attrs)})

@@ -50,6 +50,7 @@ def table(tmp_path_factory):
     return pmt.sample_many(models, path=path, draws=200, chains=4, random_seed=1, quiet=True)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_all_subsets_from_one_table_agree_with_the_exact_answer(table):
     """|z| < 4 for 8 evidences and 3 terms: false alarm 7e-4."""
     compared = pmt.compare(table)
@@ -65,6 +66,7 @@ def test_all_subsets_from_one_table_agree_with_the_exact_answer(table):
     assert found["n_models"].tolist() == [4, 4, 4]
 
 
+@pytest.mark.slow("repeats")
 def test_errors_are_the_scatter_over_repeated_evidences():
     """The sd of 4,000 draws has an error of 1.1 %: 5 % is 4.5 of them, false alarm 4e-5."""
     rng, mcse = np.random.default_rng(2), np.linspace(0.02, 0.09, 8)
@@ -90,6 +92,7 @@ def test_errors_are_the_scatter_over_repeated_evidences():
     pd.testing.assert_frame_equal(again.loc[list(NAMES)], found)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_terms_may_be_told_and_one_of_all_models_has_no_bayes_factor():
     runs = {n: Evidence(z, 0.1, "rts", "ok") for n, z in {"a": -1.0, "b": -900.0}.items()}
     found = pmt.inclusion_probabilities(runs, {"a": ["x"], "b": ["x", "z"]})
@@ -112,6 +115,7 @@ def test_terms_may_be_told_and_one_of_all_models_has_no_bayes_factor():
             pmt.inclusion_probabilities(runs, terms)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_files_are_read_where_draws_are_wanted(table):
     mean = pmt.average(table, random_seed=1)
     assert dict(zip(mean.attrs["models"], mean.attrs["weights"], strict=True)) == pytest.approx(
@@ -123,6 +127,7 @@ def test_files_are_read_where_draws_are_wanted(table):
         pmt.average(table.drop(columns="file"))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_rows_and_pictures_of_the_table(table):
     factor = pmt.bayes_factor(table.loc["age"], table.loc["1"])
     assert factor.log_bf == table.log_z["age"] - table.log_z["1"]
@@ -132,6 +137,7 @@ def test_rows_and_pictures_of_the_table(table):
         assert "estimate" in " ".join(pc.viz.children)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_what_has_other_data_or_failed_is_not_compared(table):
     models = {"all": regression((0,)), "less": regression((0,), np.r_[Y[:-1], 0.0]), "bad": None}
     models["bad"] = lambda: 1 / 0

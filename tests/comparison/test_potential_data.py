@@ -73,6 +73,7 @@ def test_data_that_were_set_again_are_told(door):
     pmt.bayes_factor(first, other, check_data=False)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_models_of_the_same_data_are_compared():
     first, other = run(of_potential()), run(of_potential(scale=2.0, slope=3.0))
     pmt.bayes_factor(first, other)

@@ -261,6 +261,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("files")
 
 
+@pytest.mark.slow("other processes", every=36)
 @pytest.mark.filterwarnings(
     "ignore:.*rests on draws around the fit:pymc_tempering.TemperingWarning",
     "ignore:There is one chain:pymc_tempering.TemperingWarning",  # that of a stored fit
@@ -298,6 +299,7 @@ def test_all_kinds_stand_in_one_table(folder):
     assert np.ptp(table["log_z"]) < 0.3
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", ["nuts", "smc", "fit"])
 def test_other_data_are_refused_whatever_they_come_from(name, folder):
     with pm.Model() as other:
@@ -311,6 +313,7 @@ def test_other_data_are_refused_whatever_they_come_from(name, folder):
         pmt.compare({"a": thing.value, "b": draws}, models={"b": other})
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_run_of_smc_is_saved_without_its_statistics(folder):
     idata = things("smc", SCALES[0], folder).value.copy()
     found = pmt.log_marginal_likelihood(idata)

@@ -79,6 +79,7 @@ def test_without_a_number_there_is_no_limit(clock):
     assert deadline_in(None).began == 1e12
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_time_to_leave_begins_at_the_deadline(monkeypatch):
     """A task that took long before it is not taken for one that hangs, if it then ends in time."""
     monkeypatch.setattr(threads, "LEAVE_SECONDS", 1.0)

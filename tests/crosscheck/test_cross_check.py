@@ -75,6 +75,7 @@ def test_false_alarms_are_at_most_as_many_as_stated(arguments):
     assert alarms(**arguments) <= bound
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_stated_rate_is_nearly_used_up_by_independent_estimates():
     share = alarms(errors=INDEPENDENT)
     used = ALPHA_PAIRS + ALPHA_HOMOGENEITY  # no bounds here, and no draws

@@ -201,6 +201,7 @@ def test_integration_is_left_out_where_log_ratio_has_no_variance():
     assert list(unfit) == ["ti"]
 
 
+@pytest.mark.slow("compiles models of its own", quick=["Normal-False"])
 @pytest.mark.parametrize(("prior", "unfit"), [(pm.Normal, False), (pm.Cauchy, True)])
 def test_integration_from_a_heavy_prior_is_left_out(prior, unfit):
     with pm.Model() as model:

@@ -47,6 +47,7 @@ def test_the_mean_posterior_probability_is_the_prior(share):
         assert np.all(abs(wrong["mean"] - prior) > 3 * wrong["se"])
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("sd", [0.2, 1.0])
 def test_the_test_is_wrong_as_often_as_it_says(sd, monkeypatch):
     """Of 500 tables; beyond these bounds with a probability of 1e-4. At sd 1 most data decide."""
@@ -69,11 +70,13 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow("repeats", quick=["too sure"])
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_seen(fault):
     assert np.sum(p_values(10, PLANTED[fault], seed=4) < ALARM) == 10
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_three_models_are_tested_as_two():
     rng = np.random.default_rng(5)
     sd, p = np.array([1.0, 2.0, 4.0]), []

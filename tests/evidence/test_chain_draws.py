@@ -79,12 +79,14 @@ def sound(z):
     return np.all(np.abs(z.std(axis=0) - 1.0) < 0.2) and np.all(np.abs(z.mean(axis=0)) < 0.3)
 
 
+@pytest.mark.slow("repeats")
 def test_errors_are_the_real_ones():
     z, bf = z_scores()
     assert sound(z)
     assert sound(np.delete(bf, 1, axis=1))
 
 
+@pytest.mark.slow("repeats")
 def test_errors_that_are_added_up_are_found():
     """Planted: log Z and the ratio as if they came from different draws."""
     assert not sound(next(z_scores(error="added")))

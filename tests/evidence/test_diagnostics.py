@@ -59,6 +59,7 @@ def test_table_holds_the_exact_values(rho, ladder_move):
     assert np.abs(np.roll(table["occupancy"], 1) - occupancy).max() > 0.02
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_barrier_is_the_sum_of_rejections_and_hardly_depends_on_the_ladder():
     coarse, fine = gaussian_run(1000), gaussian_run(1000, betas=np.linspace(0.0, 1.0, 40) ** 3)
     first, second = pmt.diagnose(coarse), pmt.diagnose(fine)

@@ -39,12 +39,14 @@ BY_TRACE = [name for name, row in ESTIMATORS.items() if row.reads == "trace"]
 CORRELATED = {"rho": 0.9, "draws": 300}
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("method", ["counts", "bar"])
 def test_errors_hold_where_states_are_correlated(method):
     found = estimates(method, "gauss", 200, **CORRELATED)
     assert not list(calibration_faults(found, target(method, "gauss"), 200))
 
 
+@pytest.mark.slow("repeats")
 def test_pymbars_own_error_does_not_hold_there():
     """The planted fault: errors that take all states for independent."""
     ours = estimates("mbar", "gauss", 60, **CORRELATED)
@@ -55,6 +57,7 @@ def test_pymbars_own_error_does_not_hold_there():
     )
 
 
+@pytest.mark.slow("compiles models of its own", quick=["backward"])
 @pytest.mark.parametrize("method", ["counts", "forward", "backward"])
 def test_a_ladder_off_by_a_rung_is_seen(method):
     runs = repeated_runs(200, "gauss")[:60]
@@ -74,6 +77,7 @@ def without_noise_of_counts(lower, upper):
     return step._replace(lower=step.lower + 1.0 / lower.size, upper=step.upper - 1.0 / upper.size)
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("bug", [without_counts, without_noise_of_counts])
 def test_bugs_in_bennetts_equation_are_seen(bug):
     """With weights that are not even, so that visits are not."""
@@ -87,6 +91,7 @@ def test_ti_that_forgets_the_zero_likelihood_is_seen():
     assert list(calibration_faults(found, target("ti", "cut"), 60))
 
 
+@pytest.mark.slow("repeats", every=4)
 @pytest.mark.parametrize("toy", ["gauss", "gamma"])
 @pytest.mark.parametrize("method", TI_RULES)
 def test_stated_discretization_error_is_the_real_one(method, toy):
@@ -190,6 +195,7 @@ def test_bar_bridges_over_an_empty_rung():
     assert abs(found.log_z - float(GAUSSIAN_TOY.log_z(1.0))) < 4.0 * found.mcse
 
 
+@pytest.mark.slow("repeats", quick=["stepping_stone"])
 @pytest.mark.parametrize("method", ["bar", "stepping_stone", "mbar"])
 def test_a_gap_in_the_ladder_gives_no_error(method):
     """Exact states of rungs that hardly overlap: pymbar states a small error, ours is infinite."""
@@ -207,6 +213,7 @@ def test_a_gap_in_the_ladder_gives_no_error(method):
         assert off > 1.0
 
 
+@pytest.mark.slow("repeats")
 def test_a_wider_gap_has_a_larger_error_while_there_is_one():
     errors = []
     for y in (1.0, 2.0, 3.0):

@@ -51,6 +51,7 @@ def test_unweighted_states_would_be_wrong():
     assert abs(float(idata["tempering_states"]["x"].mean()) - mean) > 20.0 * found[1]
 
 
+@pytest.mark.slow("repeats")
 def test_thinned_states_give_the_same_expectation():
     """States of little weight kept with a known probability: no bias, 50 thinnings of one run."""
     idata = gaussian_run(draws=200, random_seed=5)
@@ -109,6 +110,7 @@ def kept():
     return [pmt.sample(200, tune=10, keep=keep, **settings) for keep in ("log_ratio", "states")]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_states_do_not_change_the_draws_and_fit_to_the_trace(kept):
     plain, states = kept
     assert "tempering_states" not in plain.children
@@ -132,6 +134,7 @@ def test_states_do_not_change_the_draws_and_fit_to_the_trace(kept):
     assert np.isin(draws, hot["x"].values[0, ..., 0]).mean() > 0.99
 
 
+@pytest.mark.slow("repeats")
 def test_expectation_of_a_model_is_the_exact_one(kept):
     found = pmt.expectation(kept[1], var_names=["x", "scale"])
     exact = np.array([1.0, -2.0]) * 0.8

@@ -109,6 +109,7 @@ def wide():
     ]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_reference_that_is_too_thin_is_no_harm(wide):
     """Plain weights of the draws lie far below; the pooled estimate states its real error."""
     toy, rng = WideToy(), np.random.default_rng(8)
@@ -131,6 +132,7 @@ def test_it_is_more_precise_than_the_run_alone():
     assert all(a.mcse < b.mcse for a, b in zip(ours, alone, strict=True))
 
 
+@pytest.mark.slow("repeats", quick=["constant"])
 @pytest.mark.parametrize("bug", ["law", "constant", "error"])
 def test_calibration_sees_planted_bugs(bug):
     """Draws of another law; C = 1, as if log Z-hat were right; the error of the chains alone."""

@@ -70,6 +70,7 @@ def sound(z):
     return np.all(np.abs(z.std(axis=0) - 1.0) < 0.2) and np.all(np.abs(z.mean(axis=0)) < 0.3)
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("kind", ["draws", "states"])
 def test_values_are_right_and_errors_the_real_ones(kind):
     z, bf = z_scores(kind)
@@ -77,6 +78,7 @@ def test_values_are_right_and_errors_the_real_ones(kind):
     assert sound(np.delete(bf, DEFAULT, axis=1))
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("kind", ["draws", "states"])
 def test_errors_that_forget_the_covariance_are_found(kind):
     """Planted: variances of log Z and of the ratio added, though both are of the same draws."""
@@ -100,6 +102,7 @@ def test_a_forgotten_normalizing_constant_is_found(monkeypatch):
     assert not sound(z)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_states_without_weights_are_found(monkeypatch):
     rows = [(replace(d, weight=np.ones(d.weight.size)), x, e) for d, x, e in runs("states")]
     monkeypatch.setattr("test_reweight.runs", lambda kind: rows)

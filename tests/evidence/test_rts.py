@@ -55,6 +55,7 @@ def z_scores(results, rung=-1):
     return np.array([(e.log_z_curve[rung] - exact) / e.log_z_curve_mcse[rung] for e in results])
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_stated_error_is_the_real_one(setting):
     results = [rts(stats) for stats in repeats(REPEATS, **setting)]
@@ -64,12 +65,14 @@ def test_stated_error_is_the_real_one(setting):
     assert np.mean([bool(result.warnings) for result in results]) <= 0.05
 
 
+@pytest.mark.slow("repeats", every=2)
 @pytest.mark.parametrize("bug", [drop_log_weight, shift_ladder])
 def test_calibration_sees_a_planted_bug(bug):
     runs = repeats(REPEATS, **SETTINGS[0])[:100]
     assert list(calibration_faults(z_scores([rts(bug(stats)) for stats in runs])))
 
 
+@pytest.mark.slow("repeats", every=2)
 def test_calibration_sees_an_error_that_takes_draws_for_independent():
     """Draws between two tours are alike: an error over single cycles is too small."""
     runs = repeats(REPEATS, **SETTINGS[1])

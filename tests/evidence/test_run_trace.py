@@ -41,6 +41,7 @@ def test_tuning_draws_in_the_trace_are_skipped():
     assert abs(ev.bar(late).log_z - float(GAUSSIAN_TOY.log_z(1.0))) < 4.0 * ev.bar(late).mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_overlap_is_that_of_the_exact_densities():
     """Rows are E_k[q_j(x)]: by quadrature over the Gaussian path, exact log Z in the ladder."""
     betas = np.array([0.0, 0.1, 0.4, 1.0])
@@ -57,6 +58,7 @@ def test_overlap_is_that_of_the_exact_densities():
     assert table["beta"].values.tolist() == betas.tolist()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_runs_with_a_gap_have_next_to_no_spectral_gap():
     wide = pmt.evidence.overlap(
         gaussian_run(draws=50, betas=[0.0, 0.5, 1.0], toy=GaussianToy(5.0, 0.15))

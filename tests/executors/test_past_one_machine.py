@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy import stats
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "past_one_machine.md"
@@ -21,6 +22,7 @@ def exact():
     return [law.logpdf(y) for law in normal]
 
 
+@pytest.mark.slow("other processes")
 def test_the_script_runs_as_printed(tmp_path):
     [script] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.M)
     (tmp_path / "script.py").write_text(script, encoding="utf-8")

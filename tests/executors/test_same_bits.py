@@ -68,17 +68,20 @@ def processes():
         yield pool
 
 
+@pytest.mark.slow("other processes", every=4)
 @pytest.mark.parametrize("name", NAMES)
 def test_threads(doors, alone, name):
     with ThreadPoolExecutor(2) as pool:
         assert same_numbers(doors[name](pool), alone(name))
 
 
+@pytest.mark.slow("other processes", quick=["ais"])
 @pytest.mark.parametrize("name", [*ON_ALL, "cross_check", "fit"])
 def test_processes(doors, alone, processes, name):
     assert same_numbers(doors[name](processes), alone(name))
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.parametrize("name", ON_ALL)
 def test_loky(doors, alone, name):
     pool = loky.get_reusable_executor(max_workers=1, timeout=30)
@@ -87,11 +90,13 @@ def test_loky(doors, alone, name):
         pool.shutdown()
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.parametrize("name", ON_ALL)
 def test_dask(doors, alone, client, name):
     assert same_numbers(doors[name](client.get_executor()), alone(name))
 
 
+@pytest.mark.slow("other processes")
 def test_dask_with_one_worker(doors, alone, client):
     one = next(iter(client.scheduler_info()["workers"]))
     assert same_numbers(doors["ais"](client.get_executor(workers=[one])), alone("ais"))
@@ -125,6 +130,7 @@ def spectrum(shared, i):
     return float(shared[i] + np.linalg.svd(matrices, compute_uv=False).sum())
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.parametrize("after", [1, 4])
 def test_what_a_killed_worker_had_to_do_is_done_again(client, monkeypatch, after):
     monkeypatch.setattr(chunks, "MANY_BYTES", 0)  # what is shared is lost with it, too
@@ -187,6 +193,7 @@ def dies():
     os._exit(1)
 
 
+@pytest.mark.slow("other processes")
 def test_a_pool_that_broke_leaves_what_was_done(processes, model, tmp_path):
     settings = {**SHORT, "path": tmp_path / "runs", "save_draws": False}
     first = pmt.sample_many({"a": model}, executor=processes, **settings)
@@ -200,6 +207,7 @@ def test_a_pool_that_broke_leaves_what_was_done(processes, model, tmp_path):
         pmt.ais(model, n_particles=40, betas=4, executor=processes, progressbar=False)
 
 
+@pytest.mark.slow("other processes")
 def test_nothing_is_compiled_for_further_data_sets(model):
     pmt.sample_many(model, {"first": DATASETS["near"]}, **SHORT)
     watch = CompilationWatch()

@@ -102,6 +102,7 @@ def signal_at(monkeypatch, module, name, send):
     return sent
 
 
+@pytest.mark.slow("interrupts and restarts", every=4)
 @pytest.mark.parametrize("stage", STAGES)
 def test_ctrl_c_at_a_stage(monkeypatch, model, whole, tmp_path, stage):
     path = tmp_path / "run.zarr"
@@ -124,6 +125,7 @@ def usual(model, whole, tmp_path_factory):
     return time.perf_counter() - began
 
 
+@pytest.mark.slow("interrupts and restarts", quick=["3"])
 @pytest.mark.parametrize("seed", range(5))
 def test_ctrl_c_at_a_random_moment(model, whole, usual, tmp_path, seed):
     path = tmp_path / "run.zarr"
@@ -181,6 +183,7 @@ def alive(pid):
     return True
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.skipif(os.name == "nt", reason="no SIGTERM and no fork there")
 def test_sigterm_leaves_a_checkpoint_and_no_workers(model, tmp_path):
     path = tmp_path / "run.zarr"

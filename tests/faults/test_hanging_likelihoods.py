@@ -151,6 +151,7 @@ def assert_begins(part, whole):
     assert np.isfinite(estimate_quietly(part, "bar").log_z)  # it reads the trace
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_max_time_returns_what_the_chains_have(impatient, armed, solver, model, tmp_path):
     """The chain that hangs stands where it did before: it goes on from there, and so can resume."""
     path, kwargs = tmp_path / "run.zarr", {"draws": 10_000, "max_time": 5.0}
@@ -166,6 +167,7 @@ def test_max_time_returns_what_the_chains_have(impatient, armed, solver, model, 
     assert_begins(part, long)
 
 
+@pytest.mark.slow("interrupts and restarts")
 @pytest.mark.parametrize("cores", [1, 3])
 def test_ctrl_c_returns_what_the_chains_have(
     impatient, armed, solver, model, whole, tmp_path, cores
@@ -181,6 +183,7 @@ def test_ctrl_c_returns_what_the_chains_have(
         assert_same(whole, pmt.resume(path, model=model, quiet=True))
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_without_a_limit_it_is_said(impatient, armed, solver, model, monkeypatch):
     """And waited for, however long it takes."""
     message = chains.hanging_message
@@ -197,12 +200,14 @@ def test_without_a_limit_it_is_said(impatient, armed, solver, model, monkeypatch
     assert "Ctrl-C, or max_time= another time, returns the draws so far" in words
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_where_no_chain_has_a_draw_it_is_an_error(impatient, armed, model):
     armed(1)
     with pytest.raises(pmt.exceptions.StuckChainError, match=r"No chain has a draw.*seems to hang"):
         sample(model, cores=1, max_time=0.5)
 
 
+@pytest.mark.slow("other processes")
 def test_workers_that_hang_are_waited_for_no_longer(impatient, armed, solver, model, monkeypatch):
     monkeypatch.setattr(pieces, "PIECE_SECONDS", 0.2)
     armed(1000, seconds=2.0, name="send_chains")  # chains have come back with pieces
@@ -215,6 +220,7 @@ def test_workers_that_hang_are_waited_for_no_longer(impatient, armed, solver, mo
     assert idata.posterior.sizes["draw"] > 4
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_chunks_are_given_up_once_that_is_asked_for():
     release, back = threading.Event(), {}
     with ThreadPoolExecutor(2) as pool:
@@ -238,6 +244,7 @@ def _wait_if(shared, waits):
     return "done"
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_tasks_that_hang_are_left_when_the_time_is_over(monkeypatch):
     monkeypatch.setattr(threads, "LEAVE_SECONDS", 0.2)
     release = threading.Event()
@@ -246,6 +253,7 @@ def test_tasks_that_hang_are_left_when_the_time_is_over(monkeypatch):
     release.set()
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_ctrl_c_while_threads_start_keeps_what_is_done(monkeypatch):
     start, begun, stops = threading.Thread.start, [], []
 
@@ -266,6 +274,7 @@ def test_ctrl_c_while_threads_start_keeps_what_is_done(monkeypatch):
     assert stops[0].is_set()
 
 
+@pytest.mark.slow("other processes")
 def test_a_thread_that_hangs_does_not_keep_the_process():
     script = (
         "import threading; from pymc_tempering.core import threads\n"
@@ -280,6 +289,7 @@ def test_a_thread_that_hangs_does_not_keep_the_process():
     assert done.stdout.strip() == "([1], True)"
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_a_chain_that_is_set_back_goes_on_as_if_nothing_had_been(model):
     """Planted: with generators, point or sums of later, the next draws would be others."""
     from pymc_tempering.chain.chains import make_runner, new_record, start_chain
@@ -306,6 +316,7 @@ def test_a_chain_that_is_set_back_goes_on_as_if_nothing_had_been(model):
     assert back.rung == state.rung
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_a_thread_that_comes_back_late_changes_nothing(impatient, armed, solver, model, whole):
     armed(3000, interrupts=True)
     part, _ = sample(model)

@@ -140,6 +140,7 @@ def run(model, **kwargs):
     return pmt.sample(model=model, **few | {"reference_draws": 50} | kwargs)
 
 
+@pytest.mark.slow("random models")
 @given(
     st.one_of(normals(), betas_binomials(), gammas_poissons()),
     seeds,
@@ -158,6 +159,7 @@ def test_log_z_is_exact_within_its_error_or_the_verdict_says_no(case, seed, refe
         assert abs(evidence.log_z - exact) < 6.0 * evidence.mcse
 
 
+@pytest.mark.slow("random models")
 @given(known, seeds, st.integers(1, 3), st.integers(1, 30))
 @examples(6)
 def test_draws_have_the_shapes_and_dimensions_of_the_model(model, seed, chains, draws):
@@ -172,6 +174,7 @@ def test_draws_have_the_shapes_and_dimensions_of_the_model(model, seed, chains, 
         assert ((found.values > 0.0) & (found.values < 1.0)).all()
 
 
+@pytest.mark.slow("random models")
 @given(known, seeds, st.integers(1, 3))
 @examples(5)
 def test_a_seed_decides_all_bits_whoever_computes_them(model, seed, chains):
@@ -182,6 +185,7 @@ def test_a_seed_decides_all_bits_whoever_computes_them(model, seed, chains):
         assert_same(one, run(model, executor=pool, **kwargs))
 
 
+@pytest.mark.slow("random models")
 @given(known, seeds, seeds)
 @examples(4)
 def test_another_seed_gives_other_draws(model, seed, other):
@@ -195,6 +199,7 @@ class Killed(BaseException):
     """The process has ended."""
 
 
+@pytest.mark.slow("random models")
 @given(known, seeds, st.integers(1, 3), st.integers(1, 60))
 @examples(5)
 def test_a_run_that_ends_at_any_checkpoint_goes_on_to_the_same_draws(model, seed, number, every):
@@ -221,6 +226,7 @@ def test_a_run_that_ends_at_any_checkpoint_goes_on_to_the_same_draws(model, seed
         assert_same(whole, pmt.resume(path, model=model, quiet=True))
 
 
+@pytest.mark.slow("random models")
 @given(known, seeds, st.integers(1, 79), st.booleans())
 @examples(5)
 def test_a_run_that_is_cut_anywhere_is_extended_to_the_same_draws(model, seed, cut, from_file):
@@ -237,6 +243,7 @@ def test_a_run_that_is_cut_anywhere_is_extended_to_the_same_draws(model, seed, c
     assert_same(whole, longer)
 
 
+@pytest.mark.slow("random models")
 @given(known, seeds, st.sampled_from([None, "log_ratio", "states"]))
 @examples(4)
 def test_a_run_survives_a_file(model, seed, keep):
@@ -260,6 +267,7 @@ any_ladders = st.lists(
 )
 
 
+@pytest.mark.slow("random models")
 @given(st.one_of(valid_ladders, any_ladders), seeds)
 @examples(40)
 def test_a_ladder_is_refused_or_used_as_it_is(betas, seed):
@@ -272,6 +280,7 @@ def test_a_ladder_is_refused_or_used_as_it_is(betas, seed):
     assert idata["tempering"]["beta"].values.tolist() == betas
 
 
+@pytest.mark.slow("random models")
 @given(
     st.lists(st.one_of(st.floats(-1.0, 5.0), st.just(np.nan)), min_size=2, max_size=4),
     valid_ladders,

@@ -29,6 +29,7 @@ def alone():
     return [run(build()) for build in BUILDS]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_two_runs_in_threads(alone, tmp_path):
     """Each builds and compiles its own model, and writes its own checkpoint."""
     with ThreadPoolExecutor(2) as pool:
@@ -37,6 +38,7 @@ def test_two_runs_in_threads(alone, tmp_path):
             assert_same(one, other)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_two_runs_of_one_model_in_threads(alone):
     model = mean_only()
     with ThreadPoolExecutor(2) as pool:
@@ -45,6 +47,7 @@ def test_two_runs_of_one_model_in_threads(alone):
     assert_same(run(mean_only(), random_seed=2), second)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_in_a_loop_of_events_that_runs(alone):
     """As in a notebook."""
 
@@ -57,6 +60,7 @@ def test_in_a_loop_of_events_that_runs(alone):
         assert_same(one, other)
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.skipif(os.name == "nt", reason="no fork there")
 def test_in_a_forked_worker(alone):
     model = mean_only()

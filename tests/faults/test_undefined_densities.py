@@ -53,6 +53,7 @@ def error_before_the_alarm(evidence):
     return np.hypot(evidence.details["chain_mcse"], evidence.details["reference_mcse"])
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("reference", ["prior", "auto"])
 def test_one_per_cent_is_counted_told_and_not_ok(compiled, reference, tmp_path):
     share = 0.01
@@ -76,6 +77,7 @@ def test_one_per_cent_is_counted_told_and_not_ok(compiled, reference, tmp_path):
     assert "no number" in pmt.diagnose(idata).verdict
 
 
+@pytest.mark.slow("compiles models of its own", quick=["prior"])
 @pytest.mark.parametrize("reference", ["prior", "auto"])
 def test_a_hundredth_of_a_per_cent_is_counted_and_no_alarm(compiled, reference):
     idata, _ = sample_with_hole(1e-4, compiled, reference=reference, reference_draws=100_000)
@@ -86,6 +88,7 @@ def test_a_hundredth_of_a_per_cent_is_counted_and_no_alarm(compiled, reference):
     assert not any("no number" in sentence for sentence in evidence.warnings)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_likelihood_that_is_zero_there_is_no_alarm():
     idata, said = sample_with_hole(0.01, pmt.compile(model_with_hole(-np.inf)), reference="prior")
     evidence = estimate_quietly(idata)
@@ -138,6 +141,7 @@ def python_model(fails):
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_python_likelihood_that_raises_now_and_then_is_counted():
     """Every hundredth call raises: log Z is off by log(0.99), whatever the state is."""
     calls = itertools.count(1)
@@ -155,6 +159,7 @@ def test_a_python_likelihood_that_raises_now_and_then_is_counted():
     assert abs(evidence.log_z - exact) < 5.0 * error_before_the_alarm(evidence)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_python_likelihood_that_often_raises_is_refused_with_its_name_and_words():
     words = r"'solved' \(100\.0% of them, which raises ArithmeticError: the solver did not converge"
     with pytest.raises(pmt.exceptions.LikelihoodError, match=words) as error:

@@ -145,6 +145,7 @@ def log_z_of_unknown_scales():
     return logsumexp(terms) + np.log(np.ptp(log_sigma) * np.ptp(log_noise) / 40**2)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(
     ("kind", "others"),
     [
@@ -165,12 +166,14 @@ def test_fields_are_found_with_what_they_depend_on(kind, others, monkeypatch):
     assert n_white + len(others) == sum(rv.size.eval() for rv in model.free_RVs)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["small"])
 @pytest.mark.parametrize("kind", [responses, small, dense_of_few, two_modes])
 def test_what_cannot_be_followed_or_need_not_stays_as_it_is(kind):
     model = build(kind)
     assert sampled_model(model) is model
 
 
+@pytest.mark.slow("repeats")
 def test_a_prior_that_draws_another_law_is_refused():
     with pm.Model() as model:
         pm.CustomDist(
@@ -196,6 +199,7 @@ def field(request):
         return find_field(build(request.param))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_white_states_come_back(field):
     rng = np.random.default_rng(5)
     others = field.start[field.others] + 0.3 * rng.normal(size=field.others.size)
@@ -293,6 +297,7 @@ def test_a_precision_of_other_scales_is_seen(normal, monkeypatch):
     assert off_from_normal(normal) > 1.0
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_log_z_of_a_walk_with_unknown_scales():
     idata = pmt.sample(
         1000, model=build(unknown_scales), random_seed=1, quiet=True, progressbar=False
@@ -323,6 +328,7 @@ def log_z_of_process(noise):
     return logsumexp(terms) + np.log(np.ptp(log_length) * np.ptp(log_scale) / 40**2)
 
 
+@pytest.mark.slow("other processes")
 def test_log_z_of_a_process_of_unknown_length(monkeypatch):
     monkeypatch.setattr(find, "LEAST_DIM", FEWER)
     model = build(lambda: process(0.4))
@@ -334,6 +340,7 @@ def test_log_z_of_a_process_of_unknown_length(monkeypatch):
     assert abs(evidence.log_z - log_z_of_process(0.4)) < 4.0 * evidence.mcse + 1e-3
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_what_is_derived_from_a_field_is_in_the_draws():
     idata = pmt.sample(100, model=build(correlated_lines), random_seed=1, quiet=True, chains=2)
     posterior = idata["posterior"]
@@ -365,6 +372,7 @@ def test_log_z_of_a_field_without_others_is_exact():
     assert idata["tempering"].attrs["reference"] == "white"
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore:R-hat")  # of 211 values, two chains of 500 draws
 def test_counts_by_chains_and_by_a_bridge_agree():
     model = build(counts)
@@ -407,6 +415,7 @@ def quiet_returns():
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_curvature_that_is_none_at_the_initial_point_is_seen(monkeypatch):
     """Where log variances begin, such returns tell as good as nothing of them."""
     found = find_field(build(quiet_returns))
@@ -421,6 +430,7 @@ def test_a_curvature_that_is_none_at_the_initial_point_is_seen(monkeypatch):
     assert find_field(build(quiet_returns)) is None  # climbs do not come to one mode then
 
 
+@pytest.mark.slow("repeats")
 def test_a_sparse_field_whose_law_is_dear_serves_bridges_and_not_chains(monkeypatch):
     model, field = build(counts), find_field(build(counts))
     monkeypatch.setattr(whiten, "WORTH_WORK", field.work - 1)

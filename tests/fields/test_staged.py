@@ -46,6 +46,7 @@ def states(rng):
     return rng.normal(size=N + 2), 0.3 * rng.normal(size=(5, N + 1))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_both_stages_together_are_the_density(path):
     two, one = staged.staged(path, INSIDE), _one_by_one(path, INSIDE)
     for seed in (1, 2, 1):
@@ -54,12 +55,14 @@ def test_both_stages_together_are_the_density(path):
             assert_allclose(found, expected, rtol=1e-10)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_covariance_is_apart_and_a_line_is_not(path):
     assert staged.is_staged(path, INSIDE)
     assert evaluator_of(path, INSIDE) is staged.staged(path, INSIDE)
     assert not staged.is_staged(compile_path(lines()), np.arange(1, 4001))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_first_stage_is_computed_once_for_each_state_of_the_others(path, monkeypatch):
     compiled, calls = staged.compile_exactly, []
 

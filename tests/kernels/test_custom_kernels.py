@@ -37,17 +37,20 @@ def z_of_log_z(move):
     return (evidence.log_z - LOG_Z) / evidence.mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_block_gibbs_finds_log_z_of_a_boltzmann_machine():
     # |z| < 4: false alarm 1e-4, seed fixed
     assert abs(z_of_log_z(block_gibbs)) < 4.0
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_kernel_that_forgets_beta_is_wrong():
     # The planted bug: any move may ignore its beta. Draws at beta = 1 are right: a bridge tells.
     with pytest.warns(TemperingWarning, match="The chains and a bridge to their draws differ"):
         assert abs(z_of_log_z(forgets_beta)) > 6.0
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_custom_kernel_beside_others_and_by_the_other_front_door():
     with pm.Model() as model:
         on = pm.Bernoulli("on", 0.3)
@@ -93,6 +96,10 @@ def not_a_mapping(state, beta, rng):
     return 1.0
 
 
+@pytest.mark.slow(
+    "compiles models of its own",
+    quick=["nowhere-'nowhere' returned a state whose density is zero or not a number"],
+)
 @pytest.mark.parametrize(
     ("move", "message"),
     [
@@ -126,6 +133,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", STEPS)
 def test_step_methods_of_pymc_find_log_z_and_means(name):
     # |z| < 4 for log Z and |z| < 5 for up to 16 means: false alarm 1e-4 a case, seed fixed
@@ -162,6 +170,7 @@ def test_what_is_no_step_method_is_refused():
         run(model, pmt.kernels.StepKernel(pm.Metropolis, no_such=1))
 
 
+@pytest.mark.slow("other processes")
 def test_kernels_travel_to_other_processes():
     for kernel in (
         pmt.kernels.CustomKernel(block_gibbs),

@@ -98,6 +98,7 @@ def count_accepted(density, point, block, params, scratch, rng, momentum, number
     return accepted
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_second_trajectory_is_accepted_as_often_as_it_must_be():
     """False alarm 6e-5 a state, by the binomial law of 40,000 second trajectories each.
 

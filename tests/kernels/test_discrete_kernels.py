@@ -174,6 +174,7 @@ def _slice_that_is_too_thin(density, point, beta, block, params, scratch, rng, i
             break
 
 
+@pytest.mark.slow("repeats", quick=["thin slice"])
 @pytest.mark.parametrize(
     ("name", "transition"),
     [
@@ -238,6 +239,7 @@ def pvalue_with_gaps(transition):
     return stats.chisquare(counts, counts.sum() * p).pvalue
 
 
+@pytest.mark.slow("repeats")
 def test_slices_with_gaps_keep_the_law():
     """p > 1e-4; planted: the two ends ask different integers whether to go on."""
     assert pvalue_with_gaps(Slice().transition) > 1e-4

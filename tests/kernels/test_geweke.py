@@ -149,11 +149,13 @@ def test_data_and_states_drawn_in_turn_keep_the_joint_law(move):
     assert np.abs(scores(move)).max() < 4.5
 
 
+@pytest.mark.slow("repeats")
 def test_nuts_keeps_the_joint_law():
     # The datum has a metric of zero, so its momentum stays and few trajectories ever turn.
     assert np.abs(scores("gibbs", NUTS(max_treedepth=3))).max() < 4.5
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("bug", ["no accept step", "beta off by a rung"])
 def test_planted_bugs_of_the_exploration_are_seen(bug):
     assert np.abs(scores("gibbs", PLANTED[bug]())).max() > 8.0

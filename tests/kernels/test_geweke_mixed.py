@@ -174,16 +174,19 @@ def scores(name, log_weights=SKEWED):
     return z * error / np.hypot(error, noise)
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("name", COMPOUNDS)
 def test_real_and_binary_states_keep_the_joint_law(name):
     # 40 |z| < 4.5: false alarm 3e-4 a compound, seed fixed
     assert np.abs(scores(name)).max() < 4.5
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_weights_of_another_rung_are_seen():
     assert np.abs(scores("hmc + gibbs", np.roll(SKEWED, 1))).max() > 8.0
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_block_with_another_beta_is_seen(monkeypatch):
     """The planted bug: the binary variable is drawn at beta = 1."""
     from pymc_tempering.model.compiled import KERNEL_SIGNATURE

@@ -95,6 +95,7 @@ def recursive_nuts(x, beta, step, scale, max_treedepth, rng):
     return x, np.mean(leaves), len(leaves), len(unsound)
 
 
+@pytest.mark.slow("compiles models of its own", every=3)
 @pytest.mark.parametrize(("step", "max_treedepth"), [(0.1, 10), (0.5, 10), (0.9, 10), (0.1, 3)])
 def test_it_takes_the_steps_of_a_recursive_implementation(step, max_treedepth):
     kernel, beta = NUTS(max_treedepth=max_treedepth), 0.6
@@ -163,6 +164,7 @@ BUGS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_change_the_law(bug):
     right, wrong, step = BUGS[bug]
@@ -193,6 +195,7 @@ def test_a_depth_that_is_none_is_refused(depth):
         NUTS(max_treedepth=depth)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_its_name_brings_the_target_acceptance_and_pickling_keeps_the_rest():
     assert find_kernel("nuts", 0.9).target_accept == 0.9
     again = pickle.loads(pickle.dumps(NUTS(0.7, max_treedepth=6)))

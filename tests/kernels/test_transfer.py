@@ -126,6 +126,7 @@ def _to_the_right(density, point, beta, block, params, scratch, rng, info):
             density.code(point.x, point.values, point.grads, density.data)
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize(
     "transition", [_no_more_than_there_are, _to_the_right], ids=["size of the cell", "direction"]
 )

@@ -50,6 +50,7 @@ def first():
         return pmt.calibrate(models(), 12, prior_odds=0.5, **SHORT)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_evidences_are_those_of_data_that_the_models_drew(first):
     assert first.log_z.shape == (12, 2)
     np.testing.assert_allclose(first.prior, [1 / 3, 2 / 3])
@@ -148,6 +149,7 @@ def test_scalars_are_named_and_not_too_many():
     assert all(share > 0.8 for share in found.values())
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_it_goes_on_where_it_stopped(first, tmp_path, monkeypatch):
     path, sample, calls = tmp_path / "runs", many.sample, []
 
@@ -279,6 +281,7 @@ def test_arguments_are_refused_before_any_run(more, error, words, monkeypatch):
         pmt.calibrate(models(), **{"n": 3} | SHORT | more)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_functions_and_handles_stand_for_models(first):
     given = {"narrow": lambda: normal(0.5), "wide": pmt.model.handle.CompiledModel(normal(3.0))}
     found = pmt.calibrate(given, 2, prior_odds={"wide": 2, "narrow": 1}, **SHORT)

@@ -44,6 +44,7 @@ def test_draws_and_density_are_those_of_the_normal_law(weights):
     assert_allclose(log_prior, exact.logpdf(draws[:20]))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_evidence_beside_quadrature():
     nodes, weights = np.polynomial.legendre.leggauss(60)
     taus = gamma(4, scale=0.25).ppf(0.5 * (nodes + 1.0))
@@ -72,6 +73,7 @@ def intrinsic_covariance(sigma, spread):
     return np.linalg.inv(laplacian / sigma**2 + np.ones((9, 9)) / (9 * spread) ** 2)
 
 
+@pytest.mark.slow("repeats")
 def test_an_intrinsic_one_has_the_constant_and_the_draws_of_its_normal_law():
     with pm.Model() as model:
         sigma, spread = pm.HalfNormal("sigma"), pm.HalfNormal("spread", 0.1)
@@ -88,6 +90,7 @@ def test_an_intrinsic_one_has_the_constant_and_the_draws_of_its_normal_law():
     assert_allclose(log_prior, sum(of_scales) + draws[:, :2].sum(axis=1) + expected)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_of_an_intrinsic_one_have_its_covariance():
     with pm.Model() as model:
         x = pm.ICAR("x", W=BESIDE.astype(int), sigma=0.7, zero_sum_stdev=0.2)
@@ -98,6 +101,7 @@ def test_draws_of_an_intrinsic_one_have_its_covariance():
     assert_allclose(np.cov(draws, rowvar=False), intrinsic_covariance(0.7, 0.2), atol=0.01)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_evidence_with_a_free_scale_inside_beside_quadrature():
     nodes, weights = np.polynomial.legendre.leggauss(40)
     grid = [halfnorm(scale=s).ppf(0.5 * (nodes + 1.0)) for s in (1.0, 0.5)]
@@ -136,6 +140,7 @@ def test_data_of_this_law_have_its_constant():
     assert log_likelihood[0] == pytest.approx(exact)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_neighbors_that_may_change_have_a_wide_reference():
     with pm.Model() as model:
         weights = pm.Data("weights", BESIDE)
@@ -144,6 +149,7 @@ def test_neighbors_that_may_change_have_a_wide_reference():
     assert compile_model(model, check=False).path.terms.wide == ("x",)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_place_without_neighbors_is_left_to_the_check_of_the_model():
     with pytest.raises(TemperingError):
         compile_model(build(tau=2.0, weights=np.pad(BESIDE[:8, :8], (0, 1))))

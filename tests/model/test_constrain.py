@@ -91,6 +91,7 @@ def drawn(layout, n):
     return x
 
 
+@pytest.mark.slow("compiles models of its own", quick=["downstream"])
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 @pytest.mark.parametrize("build", MODELS, ids=lambda build: build.__name__)
 def test_many_draws_are_bit_for_bit_those_that_pymc_records(build, monkeypatch):
@@ -114,6 +115,7 @@ def test_many_draws_are_bit_for_bit_those_that_pymc_records(build, monkeypatch):
             np.testing.assert_array_equal(values, expected[name][:n], err_msg=name, strict=True)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_only_the_variables_that_are_asked_for_are_computed():
     model = elementwise()
     layout = model_layout(model)
@@ -133,6 +135,7 @@ def test_random_numbers_are_not_shared_by_draws():
     assert len(np.unique(found["noisy"])) == 50
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_threads_get_the_variables_of_their_own_draws():
     """PyTensor's function holds the arguments of a call, where another thread can put its own."""
     model = sums()

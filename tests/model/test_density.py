@@ -57,6 +57,7 @@ BUILDS = {
 }
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
 def test_arrays_as_arguments_give_the_bits_of_constants(build, monkeypatch):
     path = compile_path(build(), values=True)
@@ -68,6 +69,7 @@ def test_arrays_as_arguments_give_the_bits_of_constants(build, monkeypatch):
     np.testing.assert_array_equal(found, values_and_gradients(baked))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_other_data_of_the_same_shapes_find_the_same_code_and_their_own_numbers():
     models = [regression(seed) for seed in (1, 2, 3)]
     paths = [compile_path(model) for model in models]
@@ -85,6 +87,7 @@ def test_other_data_of_the_same_shapes_find_the_same_code_and_their_own_numbers(
         np.testing.assert_array_less(np.abs(draws.mean(axis=0) - center), 4 * 2.0 / 4000**0.5)
 
 
+@pytest.mark.slow("other processes")
 def test_other_data_compile_nothing_here_nor_in_another_process(monkeypatch):
     compile_prior(compile_path(regression(1)))
     with event.install_recorder("numba:compile") as here:
@@ -108,6 +111,7 @@ def with_deterministic(seed):
     return model, table
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 def test_deterministics_and_fits_of_other_data_compile_nothing():
     found = []
@@ -127,6 +131,7 @@ def test_deterministics_and_fits_of_other_data_compile_nothing():
     assert not np.allclose(*found)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_handle_with_other_data_finds_the_same_code():
     handle = pmt.compile(regression(1), progressbar=False)
     other = handle.with_data(y=np.linspace(-1.0, 1.0, N))
@@ -136,6 +141,7 @@ def test_a_handle_with_other_data_finds_the_same_code():
     assert [rv.name for rv in other.model.observed_RVs] == ["y", "b"]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_another_shape_is_other_code_with_the_right_numbers():
     model = regression(1, N + 1)
     path = compile_path(model)
@@ -144,6 +150,7 @@ def test_another_shape_is_other_code_with_the_right_numbers():
     assert values_and_gradients(path)[0, :2].sum() == pytest.approx(float(expected), rel=1e-10)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_density_keeps_its_data_alive():
     density = compile_path(regression(4)).density
     point = new_point(8)
@@ -163,6 +170,7 @@ def test_compiled_loops_and_python_call_the_same_density():
     np.testing.assert_array_equal(np.column_stack([log_reference, log_ratio]), found[:, :2])
 
 
+@pytest.mark.slow("compiles models of its own", quick=["gaps"])
 @pytest.mark.parametrize(
     "array",
     [
@@ -192,6 +200,7 @@ def plain_way(monkeypatch, build, name):
     return compile_path(build(), values=True)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", ["function_and_key", "function_of_text"])
 def test_without_parts_of_pytensor_python_gives_the_same_numbers(monkeypatch, name):
     fast = compile_path(regression(1), values=True)
@@ -211,6 +220,7 @@ def test_without_parts_of_pytensor_python_gives_the_same_numbers(monkeypatch, na
     assert abs(draws[:, 3].mean()) < 4.5 / 20.0
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_density_that_draws_is_refused_by_name():
     with pm.Model() as model:
         x = pm.Normal("x")

@@ -102,6 +102,7 @@ def restless():
     sys.setswitchinterval(before)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.usefixtures("restless")
 @pytest.mark.filterwarnings("ignore:Numba will use object mode")
 def test_threads_do_not_get_the_draws_of_each_other():
@@ -123,6 +124,7 @@ def test_threads_do_not_get_the_draws_of_each_other():
             np.testing.assert_array_equal(list(pool.map(draws, range(8))), alone)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_rewriting_that_fails_prints_no_traceback(caplog):
     """PyTensor counts to 290 in a byte while it joins the slices of this random walk."""
     with pm.Model() as model:

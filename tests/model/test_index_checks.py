@@ -67,6 +67,7 @@ def test_every_front_door_refuses(front):
         FRONTS[front](model("likelihood"))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_new_data_are_looked_at_anew():
     with pm.Model() as made:
         a = pm.Normal("a", shape=8)

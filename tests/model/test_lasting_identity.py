@@ -82,6 +82,7 @@ def all_identities() -> list:
     return [[identity_of(build()), content_hash(build())] for build in MODELS]
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_another_process_says_the_same(hash_seed):
     code = f"import sys; sys.path.insert(0, {str(HERE.parent)!r}); import {HERE.stem} as m\n"

@@ -40,6 +40,7 @@ def columns():
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("build", [lambda: normals(45), columns], ids=["normals", "columns"])
 def test_density_and_gradient_are_those_of_pymc(build):
     model = build()
@@ -80,6 +81,7 @@ def exact(build):
     return logsumexp(terms, axis=0).sum()
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(("build", "n"), [(normals, 45), (truths, 35)])
 def test_log_z_is_exact(build, n):
     """|z| < 4: false alarm 6e-5 each."""
@@ -88,6 +90,7 @@ def test_log_z_is_exact(build, n):
     assert abs(evidence.log_z - exact(build)) < 4 * evidence.mcse < 4 * 0.1
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_use_the_generators_that_they_are_given():
     """Variables draw in turn from one; draws that are made in Python as well."""
     with pm.Model() as model:

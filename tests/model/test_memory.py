@@ -92,6 +92,7 @@ def log_density(path, x):
     return point.values.sum()
 
 
+@pytest.mark.slow("compiles models of its own", quick=["change_shared"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_model_is_noticed(change):
     model = build()
@@ -116,6 +117,7 @@ def test_another_initial_value_gives_the_same_bits():
     assert log_density(compile_path(model), x) == log_density(before, x)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_of_the_prior_follow_a_change():
     with pm.Model() as model:
         center = pm.Data("center", 0.0)
@@ -130,6 +132,7 @@ def test_draws_of_the_prior_follow_a_change():
         np.testing.assert_allclose(draws, expected, atol=0.1)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_parts_of_one_model_are_kept_apart():
     model = build()
     whole = compile_path(model)
@@ -139,6 +142,7 @@ def test_parts_of_one_model_are_kept_apart():
     assert compile_path(model).density is whole.density
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_model_that_nobody_has_is_forgotten():
     model = covariance()
     path = compile_path(model)
@@ -159,6 +163,7 @@ def same_bits(a, b):
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_handle_gives_the_bits_of_its_model_and_of_one_built_anew():
     model = mean_only()
     handle = pmt.compile(model, progressbar=False)
@@ -185,6 +190,7 @@ ON_A_MODEL = {
 }
 
 
+@pytest.mark.slow("compiles models of its own", quick=["bridge"])
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 @pytest.mark.parametrize("name", ON_A_MODEL)
 def test_each_front_door_takes_a_handle(name):
@@ -195,6 +201,7 @@ def test_each_front_door_takes_a_handle(name):
     assert by_handle.mcse == by_model.mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 def test_the_step_method_and_fits_take_a_handle():
     handle = pmt.compile(mean_only(), progressbar=False)
@@ -204,6 +211,7 @@ def test_the_step_method_and_fits_take_a_handle():
     assert pmt.variational.log_partition(handle, [1.0]).log_c[0] == 0.0
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_other_data_give_the_density_of_the_model_built_with_them():
     handle = pmt.compile(build(), progressbar=False)
     old = log_density(compile_path(handle.model), np.array([0.2, -0.3]))

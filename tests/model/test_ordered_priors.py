@@ -104,6 +104,7 @@ def least_pvalue(x, y):
     return min(stats.ks_2samp(*pair).pvalue for pair in [*columns, (x[:, 2], y[:, 2])])
 
 
+@pytest.mark.slow("compiles models of its own")
 @every_family
 def test_draws_are_those_that_happen_to_be_in_order(name):
     # p > 1e-5 in five tests: false alarm 5e-5 a case, seed fixed
@@ -112,6 +113,7 @@ def test_draws_are_those_that_happen_to_be_in_order(name):
     assert least_pvalue(x[:, 0], by_rejection([FAMILIES[name][1](i) for i in range(3)])) > 1e-5
 
 
+@pytest.mark.slow("repeats")
 def test_planted_sorted_draws_are_not_of_the_ordered_law(monkeypatch):
     model = model_of("normal")
     sort = prior_module.draw_in_order
@@ -121,6 +123,7 @@ def test_planted_sorted_draws_are_not_of_the_ordered_law(monkeypatch):
     assert least_pvalue(x[:, 0], by_rejection([FAMILIES["normal"][1](i) for i in range(3)])) < 1e-9
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_rows_and_descending_order():
     """Two rows, from the largest to the smallest; each row has its own constant."""
     order = transforms.Ordered(ascending=False)
@@ -136,6 +139,7 @@ def test_rows_and_descending_order():
         assert least_pvalue(x[:, i, ::-1], by_rejection(row, 400_000)) > 1e-5
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_what_is_ordered_is_what_comes_before_in_a_chain():
     """PyMC orders the log odds of uniform elements within bounds: these are all of one law."""
     with pm.Model() as model:
@@ -204,6 +208,7 @@ def _p_of_three(mean, sd):
     return (terms * stats.norm.pdf(x, mean[1], sd)).sum() * (x[1] - x[0])
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("kind", ["spread", "mean"])
 def test_free_parents_have_their_probability_of_order_in_the_density(kind):
     """By prior draws; |z| < 4, and more than 8 errors from the density without P(ordered)."""
@@ -233,6 +238,7 @@ def draws_of_all(model, n=20_000):
     return prior, prior.draw(n, prior.spawn(np.random.default_rng(4))), prior.path
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("kind", ["spread", "mean"])
 def test_gradients_are_those_of_differences(kind):
     model, *_ = hierarchical(kind)
@@ -248,6 +254,7 @@ def test_gradients_are_those_of_differences(kind):
             assert abs(slopes - grads[0, i]) < 1e-3 * (1.0 + abs(grads[0, i]))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_run_with_a_free_parent_has_the_exact_evidence():
     # |z| < 4, seed fixed
     model, exact, raw = hierarchical("spread")
@@ -278,6 +285,7 @@ def correlated():
     return model, log_z + log_p(after, rest) - log_p(MEANS, cov)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_correlated_elements_take_a_run_for_their_constant():
     # |z| < 4, seed fixed
     model, exact = correlated()
@@ -310,6 +318,7 @@ def test_free_parents_of_an_order_without_a_constant_are_refused(prior):
         compile_path(model)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_change_of_the_prior_changes_the_probability_of_order():
     with pm.Model() as model:
         scale = pm.Data("scale", 1.0)

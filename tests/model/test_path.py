@@ -42,6 +42,7 @@ def value_and_gradients(path, x):
     return point.values, point.grads
 
 
+@pytest.mark.slow("compiles models of its own", quick=["downstream"])
 @every_model
 def test_log_reference_and_log_ratio_are_the_parts_of_pymcs_density(name):
     model, path, _ = compiled(name)
@@ -59,6 +60,7 @@ def test_log_reference_and_log_ratio_are_the_parts_of_pymcs_density(name):
         )
 
 
+@pytest.mark.slow("compiles models of its own", quick=["downstream"])
 @every_model
 def test_gradients_are_those_of_pymc_and_of_differences(name):
     model, path, _ = compiled(name)
@@ -197,6 +199,7 @@ def test_circular_coordinates_are_told_and_wrapped():
     assert np.abs(angle).max() <= np.pi
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_initval_never_matters():
     _, path, prior = compiled("all transforms")
     other = compile_prior(
@@ -209,6 +212,7 @@ def test_an_initval_never_matters():
     np.testing.assert_array_equal(evaluate_draws(other.path, draws), evaluate_draws(path, draws))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_data_are_those_of_when_the_path_was_compiled():
     model, path, _ = compiled("all transforms")
     x = drawn("all transforms")[0]
@@ -249,6 +253,7 @@ def test_a_size_that_only_pymc_can_tell_is_found():
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_gradients_far_out_under_a_wide_prior_are_finite_and_right(monkeypatch):
     """Of log(sigmoid) as it is written they are NaN from |x| of 37 on (the planted fault)."""
     rng = np.random.default_rng(3)

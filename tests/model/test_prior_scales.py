@@ -195,6 +195,7 @@ def test_only_the_own_prior_changes_given_what_it_depends_on():
     np.testing.assert_allclose(found, terms.sum(axis=1))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_other_factors_find_the_same_compiled_density():
     """Single numbers would be written into the code; the factor is not."""
     opened = scaled_model(hierarchical(), "tau")
@@ -209,6 +210,7 @@ def opening_with(opened, value):
     return copy_with_data(opened.model, {opened.container: value})
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_other_single_numbers_of_the_data_find_the_same_compiled_density():
     with pm.Model() as model:
         sigma = pm.Data("sigma", 2.0)

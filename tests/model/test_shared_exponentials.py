@@ -47,6 +47,7 @@ def calls(monkeypatch):
     return seen
 
 
+@pytest.mark.slow("compiles models of its own", every=4)
 @pytest.mark.parametrize("family", ["bernoulli", "binomial"])
 @pytest.mark.parametrize("x", [0.0, 1e-12, 0.3, -2.0, 40.0, -700.0, 1e5, -1e30])
 def test_values_and_slopes(family, x, calls):
@@ -81,6 +82,7 @@ def test_no_number_is_no_likelihood():
     assert ratio_and_slope(path_of("bernoulli"), np.nan)[0] == -np.inf
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_cheap_densities_keep_their_bits(calls):
     assert not path_of("bernoulli", 20).dear
     assert not calls

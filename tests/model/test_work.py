@@ -50,6 +50,7 @@ def slope(count, n, **options):
     return (two - one) / (one - half)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("containers", [False, True])
 def test_work_grows_in_proportion_to_the_rows(containers):
     assert slope(regression, 1000, containers=containers) == pytest.approx(2.0)
@@ -57,12 +58,14 @@ def test_work_grows_in_proportion_to_the_rows(containers):
     assert 30 < large / small < 100  # beside what is there without rows
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_data_in_containers_count_as_others_do():
     """Their lengths may change, so that less is known of the graph; but no order of magnitude."""
     ratio = regression(10_000, containers=True) / regression(10_000)
     assert 0.3 < ratio <= 1.0
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_rows_that_are_not_counted_are_seen(monkeypatch):
     """Planted bug: all lengths are unknown."""
     monkeypatch.setattr(work, "_size", lambda variable: 1)
@@ -110,6 +113,7 @@ def test_a_loop_that_counts_once_is_seen(monkeypatch):
     assert loop(2000) < 2000 * 2 * work.PER_NODE
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_same_model_has_the_same_work_each_time():
     """By no clock, so that a seed sends the same scouts on any machine."""
     counts = {compile_path(system("gaussian").model).work for _ in range(3)}

@@ -71,6 +71,7 @@ def test_regression_has_its_closed_form():
     assert "correction" in found._repr_html_()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_several_parameters_are_held_one_after_another():
     known = plain(1, 3)
     found = run(known)
@@ -80,6 +81,7 @@ def test_several_parameters_are_held_one_after_another():
         run(everything)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_prior_that_depends_on_other_parameters_is_corrected():
     known = scaled()
     found = run(known)
@@ -91,6 +93,7 @@ def test_a_prior_that_depends_on_other_parameters_is_corrected():
     assert abs(plain_ratio - known.log_bf) > 4.0 * found.mcse + 0.1  # it does matter here
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_jzs_t_test_is_that_of_rouder_and_of_two_evidences():
     y = np.random.default_rng(5).normal(0.4, 1.0, 25)
     exact, rng = jzs_log_bf(y), np.random.default_rng(6)
@@ -113,6 +116,7 @@ def test_jzs_t_test_is_that_of_rouder_and_of_two_evidences():
     assert abs(factor.log_bf - exact) < 4.0 * factor.mcse < 0.05
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("known", [plain, scaled])
 def test_the_stated_error_is_the_real_one(known):
     assert coverage(known()) >= COVERED
@@ -122,6 +126,7 @@ def as_if_independent(values):
     return float(values.size)
 
 
+@pytest.mark.slow("repeats")
 def test_an_error_without_autocorrelation_is_seen(monkeypatch):
     """Planted: 1,000 draws of autocorrelation 0.6 taken as independent."""
     monkeypatch.setattr(front, "effective_size", as_if_independent)
@@ -140,6 +145,7 @@ def positive():
     return model, posterior_tree(tau=draws), float(log_bf), posterior
 
 
+@pytest.mark.slow("repeats")
 def test_a_model_of_one_parameter_is_answered_without_error():
     model, idata, log_bf, _ = positive()
     found = pmt.savage_dickey(idata, model, null={"tau": 3.0})
@@ -149,6 +155,7 @@ def test_a_model_of_one_parameter_is_answered_without_error():
     assert found.log_prior == pytest.approx(stats.gamma(2.0).logpdf(3.0) + np.log(3.0))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_forgotten_jacobian_is_seen(monkeypatch):
     """Planted: the prior density of tau in place of that of log tau."""
     model, idata, log_bf, _ = positive()
@@ -163,6 +170,7 @@ def test_a_forgotten_jacobian_is_seen(monkeypatch):
     assert abs(found.log_bf - log_bf) > 1.0
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_inverted_correction_is_seen(monkeypatch):
     original = null_prior.implied_prior
 
@@ -205,6 +213,7 @@ def normal_evidence(cov):
     return stats.multivariate_normal.logpdf([0.5, 1.0], np.zeros(2), np.eye(2) + cov)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("prior_sd", [1.0, 2.0])
 @pytest.mark.parametrize("slope", [0.0, 0.7])
 def test_a_null_model_of_its_own_is_checked_or_corrected(slope, prior_sd):
@@ -228,6 +237,7 @@ def test_by_default_the_null_is_the_model_with_the_value_put_in():
     assert abs(found.log_bf - exact) < 4.0 * found.mcse < 0.2
 
 
+@pytest.mark.slow("compiles models of its own", quick=["null3-It lacks .* and has .*delta"])
 @pytest.mark.parametrize(
     ("null", "message"),
     [
@@ -251,6 +261,7 @@ def test_a_null_model_beside_a_null_of_some_elements_is_refused():
         pmt.savage_dickey(idata, model, null={"b[0]": 0.0}, null_model=with_delta()[0])
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_other_bounds_are_refused():
     def build(upper, with_delta):
         with pm.Model() as model:
@@ -292,6 +303,7 @@ def test_draws_of_another_model_are_seen():
     assert found.words.startswith("nothing can be said")
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_null_of_all_elements_of_an_ordered_prior_counts_their_orders():
     y = np.array([-0.3, 0.6])
     with pm.Model() as model:
@@ -306,6 +318,7 @@ def test_a_null_of_all_elements_of_an_ordered_prior_counts_their_orders():
     assert abs(found.log_bf - exact) < 4.0 * found.mcse < 0.2
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_variable_that_is_held_in_part_may_be_a_parent_of_another():
     """a ~ N(0, 1) twice, b ~ N(a_0 + a_1, 1), y ~ N(a_0 + a_1 + b, 1); the null is a_0 = b = 0."""
     with pm.Model() as model:
@@ -333,6 +346,7 @@ def test_another_stored_density_leaves_no_error():
         assert pmt.savage_dickey(tree, model, null={"delta": 0.0}).mcse == np.inf
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_prior_without_its_constant_is_refused():
     with pm.Model() as model:
         x = pm.CAR("x", np.zeros(3), W=np.ones((3, 3)) - np.eye(3), alpha=0.5, tau=1.0)
@@ -363,6 +377,7 @@ def wide_draws():
     )  # fmt: skip
 
 
+@pytest.mark.slow("compiles models of its own", every=6)
 @pytest.mark.parametrize(
     ("null", "message"),
     [
@@ -420,6 +435,7 @@ def test_other_bad_input_is_refused():
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_discrete_null_is_refused():
     with pm.Model() as model:
         k = pm.Bernoulli("k", 0.5)
@@ -429,6 +445,7 @@ def test_a_discrete_null_is_refused():
         point(model, pmt.model.path.model_layout(model), {"k": 0})
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_no_draws_and_few_terms_are_told():
     terms = front.average_terms(np.full((2, 50), -np.inf))
     assert terms.mcse == np.inf

@@ -30,6 +30,7 @@ def cases():
         yield name, ""
 
 
+@pytest.mark.slow("picture backends", every=12)
 @pytest.mark.parametrize("backend", ["matplotlib", "bokeh", "plotly"])
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")

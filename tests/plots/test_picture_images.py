@@ -48,6 +48,7 @@ def of_runs():
                 yield name, kind
 
 
+@pytest.mark.slow("picture backends", quick=["round_trips-prior"])
 @pytest.mark.parametrize(("name", "kind"), list(of_runs()))
 @pytest.mark.mpl_image_compare(**IMAGE)
 def test_picture_of_a_run(runs, name, kind):

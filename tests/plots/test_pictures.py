@@ -74,6 +74,7 @@ def test_areas_of_the_barrier_are_rejection_rates(kind, fitted):
     np.testing.assert_allclose(marks[0], along_path(table["beta"].to_numpy(), first))
 
 
+@pytest.mark.slow("picture backends")
 def test_the_local_barrier_is_the_slope_of_rejection_on_a_fine_ladder():
     toy = GaussianToy(2.0, 0.5)
     betas = np.linspace(0.0, 1.0, 9)

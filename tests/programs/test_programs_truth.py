@@ -97,6 +97,7 @@ IMPROPER = {each.name for each in (*CONSTANT, *MIXED)} | {
 }
 
 
+@pytest.mark.slow("compiles models of its own", every=5)
 @pytest.mark.parametrize("name", [n for n in FAMILIES if n not in IMPROPER])
 def test_single_values_have_probability_one(name):
     dist = constants(name, 3)
@@ -215,6 +216,7 @@ def test_coordinates_keep_densities(name):
     assert logs[0] == pytest.approx(log_density(item.dist, x, {})[0] + volume, abs=1e-4)
 
 
+@pytest.mark.slow("compiles models of its own", every=10)
 @pytest.mark.parametrize("name", PROPER)
 def test_two_ways_agree(name):
     """Integrals, and draws of the prior; of 150,000 sound pairs one is beyond 4.5."""
@@ -279,6 +281,7 @@ def test_a_mode_that_is_lost_shows_in_the_error(monkeypatch):
     assert found.error > 0.02 or abs(found.log_value) < 0.02
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_seed_names_a_program():
     seeds = range(1, 1 + len(SUBJECTS))
     first = [repr(next(attempts(seed)).items) for seed in seeds]
@@ -298,6 +301,7 @@ def test_subjects_are_the_distributions_of_pymc():
     assert set(pm.distributions.__all__) - without == ours - {"ordered", "zero"}
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_program_is_a_model():
     program = next(attempts(1))
     model = model_of(program)

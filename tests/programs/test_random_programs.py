@@ -6,15 +6,12 @@ import pytest
 
 from benchmarks.errors.random_programs import Run, run_program, summary
 
-SEEDS = (
-    1, 3, 8, 9, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22,
-    23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38,
-    10072, 10144, 10332,
-)  # fmt: skip
-"""Of the programs that the package was made with: cheap ones, of thirty distributions; and those
-that failed once (a raw error, or a wrong refusal)."""
+SEEDS = (1, 3, 8, 9, 12, 14, 15, 17, 20, 22, 23, 26, 10072, 10144, 10332)
+"""Of the programs that the package was made with: cheap ones; and those that failed once (a raw
+error, or a wrong refusal)."""
 
 
+@pytest.mark.slow("random models", quick=["17"])
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_program_is_answered(seed):
@@ -26,6 +23,7 @@ def test_a_program_is_answered(seed):
     assert run.mcse < 0.1
 
 
+@pytest.mark.slow("random models")
 def test_the_table_counts_what_is_wrong():
     runs = [
         Run(1, "done", z=0.5, mcse=0.01, verdict="ok", families="Normal + Beta", cpu=1.0),

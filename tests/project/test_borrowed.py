@@ -107,6 +107,7 @@ print(json.dumps([str(cache.NUMBA_CACHE_PATH), str(jit.FOLDER), len([*jit.FOLDER
 """
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.skipif(os.name != "posix", reason="needs a path below which nobody can write")
 def test_a_folder_that_takes_nothing_is_replaced_for_the_process():
     done = subprocess.run(
@@ -205,6 +206,7 @@ def fault_of(dotted):
     return True
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_every_name_from_elsewhere_is_there():
     """No private one either; but a library that moves a name says so here, and to whom."""
     lost = [

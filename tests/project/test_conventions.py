@@ -57,6 +57,7 @@ def test_every_seed_may_be_a_number_or_a_generator():
     assert not {name for name, kind in found.items() if kind != wanted}
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_generator_stands_for_a_seed_that_is_drawn_from_it():
     seeds = [as_seed(np.random.default_rng(1)) for _ in range(2)]
     assert seeds[0] == seeds[1]

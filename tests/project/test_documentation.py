@@ -166,6 +166,7 @@ def test_public_function_shows_an_example(name):
     assert ">>> " in getattr(pmt, name).__doc__, f"{name} shows no example"
 
 
+@pytest.mark.slow("examples of documents")
 @pytest.mark.parametrize("name", PUBLIC)
 def test_examples_in_docstrings_run(name):
     finder = doctest.DocTestFinder(exclude_empty=True)
@@ -176,6 +177,7 @@ def test_examples_in_docstrings_run(name):
         assert not result.failed, "".join(report)
 
 
+@pytest.mark.slow("examples of documents")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_blocks_in_pages_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -235,6 +237,7 @@ def rows_outside_tables(text):
     return [i for i in firsts if not re.fullmatch(r"\|[\s:|-]+\|", lines[i + 1])]
 
 
+@pytest.mark.slow("examples of documents")
 def test_every_row_belongs_to_a_table():
     assert rows_outside_tables("| a |\n|---|\n| b |\n\n| c |\n```\n| d |\n```\n") == [5]
     pages = [p for p in DOCS.rglob("*.md") if "_build" not in p.parts]

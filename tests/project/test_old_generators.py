@@ -29,6 +29,7 @@ def model():
     return mean_of_two()
 
 
+@pytest.mark.slow("compiles models of its own", quick=["SimulatedTempering"])
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 @pytest.mark.parametrize("name", DOORS)
 def test_an_old_generator_is_a_seed(name, model):

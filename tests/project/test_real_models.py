@@ -13,6 +13,7 @@ MODELS = all_models()
 
 
 # The initial point of an LKJ prior compiles a product, and PyTensor may find no BLAS for it.
+@pytest.mark.slow("compiles models of its own", quick=["one_mean"])
 @pytest.mark.filterwarnings("ignore:(?s).*BLAS:UserWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_as_many_parameters_as_its_row_says(name):
@@ -52,6 +53,7 @@ def test_importance_sampling_knows_its_error():
     assert abs(log_z - 5.0) < 4.0 * error < 0.1
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_counts_with_effects():
     """One row: the slope, the effect and its scale by quadrature; |z| < 4."""
 
@@ -68,6 +70,7 @@ def test_counts_with_effects():
     assert abs(log_z - np.log(values)) < 4.0 * error < 0.1
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_counts_of_a_field_at_one_place():
     """|z| < 4: the length does not matter, the value has variance height^2 + 4."""
 

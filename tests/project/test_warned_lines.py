@@ -70,6 +70,7 @@ def scales():
     return model
 
 
+@pytest.mark.slow("compiles models of its own", quick=["svi"])
 @pytest.mark.parametrize("door", DOORS)
 def test_it_points_at_the_line_of_the_user(door, model, short, monkeypatch):
     """With `stacklevel` some point at a line of the package; `fit` did at `fitting.py`."""

@@ -135,6 +135,7 @@ def test_what_is_left_out_costs_little():
     assert loss < 2.0
 
 
+@pytest.mark.slow("compiles models of its own", quick=["0.0-False"])
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("shift", [0.0, -1.0])
 def test_fit_has_the_evidence(center, shift):

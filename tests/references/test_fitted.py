@@ -122,6 +122,7 @@ def test_fit_to_heavy_tails_has_heavy_tails():
     assert ratio > -3  # a Gaussian would be off by hundreds
 
 
+@pytest.mark.slow("repeats")
 def test_fitted_leg_is_calibrated_on_both_modes(bimodal):
     """20 runs: mean and sd of z within 4 standard errors of 0 and 1; all agreed but one or two."""
     exact = bimodal.log_evidence
@@ -171,6 +172,7 @@ def no_data():
     return model, lambda x: stats.norm.pdf(x) * stats.norm.pdf(1, x, 100), (-10, 10)
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("case", [heavy_tails, funnel, banana, boundary, no_data])
 def test_awkward_posteriors_end_within_their_error(case):
     """|z| < 4 in each of three runs (false alarm 2e-4).
@@ -210,6 +212,7 @@ def test_target_is_met_or_said_to_be_missed(gaussian):
         )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_step_method_carries_the_check_to_the_evidence(bimodal):
     with bimodal.model:
         step = pmt.SimulatedTempering(random_seed=3)
@@ -222,6 +225,7 @@ def test_step_method_carries_the_check_to_the_evidence(bimodal):
     assert abs(evidence.log_z - bimodal.log_evidence) < 4 * evidence.mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_whose_squares_overflow_are_left_out_of_a_fit():
     """Planted: a fit to all draws, which raises an error."""
     rng = np.random.default_rng(1)

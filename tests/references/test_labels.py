@@ -61,6 +61,7 @@ def prior():
     return compile_model(mixture_model())
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_labels_of_a_mixture_are_found(prior):
     maps = prior.labelings
     assert len(maps) == 6
@@ -73,11 +74,13 @@ def test_labels_of_a_mixture_are_found(prior):
         np.testing.assert_allclose(evaluate_draws(prior.path, xs @ each.T), before, rtol=1e-8)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_what_has_the_same_length_by_chance_stays():
     found = compile_model(mixture_model(slopes=K))
     assert moved(found) == {"w_simplex__", "mu"}
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_share_that_is_a_single_number_goes_with_its_labels():
     with pm.Model() as model:
         share = pm.Beta("share", 2, 2)
@@ -92,11 +95,13 @@ def test_a_share_that_is_a_single_number_goes_with_its_labels():
 IN_ORDER = {"transform": pm.distributions.transforms.ordered, "initval": np.arange(K)}
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("more", [{"means": [-1.0, 0.0, 1.0]}, IN_ORDER])
 def test_labels_that_mean_something_are_none(more):
     assert compile_model(mixture_model(**more)).labelings is None
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_more_labelings_than_pay_are_not_made():
     assert compile_model(mixture_model(k=6)).labelings is None
 
@@ -109,6 +114,7 @@ def random_mixture(dim, rng):
     )  # fmt: skip
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_copied_mixture_is_the_same_in_all_labelings(prior):
     rng = np.random.default_rng(1)
     one = random_mixture(prior.path.dim, rng)
@@ -142,6 +148,7 @@ def test_draws_are_brought_near_each_other(prior):
     assert near.std(axis=0).max() < 0.4
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_one_mode_is_fitted_as_one():
     """Two numbers of which the data know the sum can be exchanged; their posterior has one mode."""
     with pm.Model() as model:
@@ -173,6 +180,7 @@ def errors(k):
     return (np.array([each.log_z for each in found]) - exact_log_z(k)) / mcse, mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("k", [3, 4])
 def test_evidence_of_mixtures_is_exact(k):
     """Without labels the stated errors of four components are .010 to .015."""
@@ -181,6 +189,7 @@ def test_evidence_of_mixtures_is_exact(k):
     assert np.median(mcse) < 0.006
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_bridge_counts_labelings_that_its_draws_lack():
     """The log of 3! is 1.79, by which an evidence of one labeling is too low (Neal, 1999)."""
     model = mixture_model()

@@ -146,6 +146,7 @@ def family_draws(family):
     return prior, draws, columns_of(prior, family).start
 
 
+@pytest.mark.slow("repeats")
 @every_family
 def test_unconstrained_draws_have_the_law_of_their_family(family):
     _, draws, i = family_draws(family)
@@ -193,6 +194,7 @@ def exp_of_normal(mu, sigma, size):
     return pm.math.exp(pm.Normal.dist(mu, sigma, size=size))
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("law", ["LogNormal", "CustomDist"])
 def test_the_jacobian_of_a_far_log_cancels(law):
     """Planted: the log x of the density and that of the Jacobian as two terms, which leave 0."""
@@ -286,6 +288,7 @@ def chain_columns(name):
     return np.column_stack(parts).T
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("chain", CHAINS)
 def test_joint_draws_through_parents_have_the_joint_law(chain):
     """KS p-values of the probability integral transforms, given the parents."""
@@ -319,6 +322,7 @@ def test_ordinary_priors_are_drawn_as_pymc_draws_them():
     assert far_priors(model_of(ordinary)) == set()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_far_prior_changes_no_other_stream_of_draws():
     def build(scale):
         pm.Normal("first")
@@ -330,6 +334,7 @@ def test_a_far_prior_changes_no_other_stream_of_draws():
     np.testing.assert_allclose(1e3 * near[:, 1], far[:, 1], rtol=1e-9)  # the same normal numbers
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_transform_that_is_not_the_default_leaves_the_draws_as_they_were():
     model = model_of(
         lambda: pm.LogNormal("x", 0.0, 1e3, transform=pm.distributions.transforms.Interval(0, 1))
@@ -351,6 +356,7 @@ def irt(n_persons=48, n_items=47):
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_irt_model_whose_discriminations_overflow_loses_no_draw():
     prior = compile_prior(compile_path(irt()))
     assert prior.path.dim == 144
@@ -370,6 +376,7 @@ def zero_times_infinity(sigma):
     return compile_prior(compile_path(model))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_likelihood_that_is_nan_at_rounded_values_is_told_apart_from_one_that_is_not_defined():
     with pytest.raises(pmt.exceptions.PriorDrawsError, match=r"prior draws 'a' is too large"):
         check_reference(zero_times_infinity(1e3))
@@ -382,5 +389,6 @@ def test_a_likelihood_that_is_nan_at_rounded_values_is_told_apart_from_one_that_
         check_reference(compile_prior(compile_path(model)))
 
 
+@pytest.mark.slow("repeats")
 def test_an_error_about_draws_of_a_proper_prior_is_not_one_about_an_improper_prior():
     assert not issubclass(pmt.exceptions.PriorDrawsError, pmt.exceptions.ImproperPriorError)

@@ -88,6 +88,7 @@ def test_hull_has_the_moments_of_the_whole(scales):
     np.testing.assert_allclose(with_hull.modes.log_t(ys), with_hull.log_t(ys)[:, :2] - np.log(0.9))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_density_and_gradient_agree_with_an_independent_formula(fitted):
     xs = 2 * np.random.default_rng(2).standard_normal((40, DIM))
     log_prior, log_likelihood = evaluate_draws(fitted.path, xs)

@@ -44,6 +44,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("kind", FUNCTIONS)
 def test_the_largest_finite_draws_decide(kind):
     with pytest.warns(pmt.TemperingWarning, match=r"no finite unconstrained value .worst: x."):
@@ -51,6 +52,7 @@ def test_the_largest_finite_draws_decide(kind):
     assert prior.prior_constant == ((0.0, 0.0) if kind == "falls" else (0.0, np.inf))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_that_overflow_count_as_zero_likelihood_and_are_not_dropped():
     """|z| < 4, and the value of dropped draws is more than 8 errors off."""
     with pytest.warns(pmt.TemperingWarning, match="count as states of zero likelihood"):
@@ -68,6 +70,7 @@ def test_draws_that_overflow_count_as_zero_likelihood_and_are_not_dropped():
     assert abs(np.log(weights[~lost].mean()) - exact()) > 8.0 * error
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_nothing_is_known_of_draws_that_are_not_numbers(monkeypatch):
     """NaN says in no direction; and planted: finite draws nearby, which are not the largest."""
     with pytest.warns(pmt.TemperingWarning):
@@ -91,6 +94,7 @@ def test_nothing_is_known_of_draws_that_are_not_numbers(monkeypatch):
     assert not overflow.carry_none(prior, log_ratio)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_more_than_a_twentieth_is_refused():
     with pytest.raises(
         pmt.exceptions.PriorDrawsError, match=r"no finite unconstrained value .worst: x."
@@ -98,6 +102,7 @@ def test_more_than_a_twentieth_is_refused():
         compile_model(wild(FUNCTIONS["falls"], growth=4.6))
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore:.*no finite unconstrained")
 def test_a_run_from_such_a_prior_has_the_exact_evidence():
     # |z| < 4, seed fixed
@@ -112,6 +117,7 @@ def test_a_run_from_such_a_prior_has_the_exact_evidence():
     assert int(idata.sample_stats["n_zero_likelihood"].sum()) > 0
 
 
+@pytest.mark.slow("compiles models of its own", quick=["auto"])
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 @pytest.mark.parametrize("reference", ["prior", "auto"])
 def test_a_run_is_not_ok_where_the_likelihood_does_not_fall(reference):
@@ -130,6 +136,7 @@ def test_annealing_is_refused_where_the_likelihood_does_not_fall():
         pmt.ais(model=wild(FUNCTIONS["stays"]), random_seed=1)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 def test_each_coordinate_is_judged_by_its_own_farthest_draws():
     """Two ordered values whose scale vanishes are equal, where the likelihood stays as it is.

@@ -72,6 +72,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow("repeats", quick=["shifted"])
 @pytest.mark.parametrize("name", PLANTED)
 def test_draws_of_another_law_are_refused_by_name(name):
     with pytest.raises(
@@ -93,6 +94,7 @@ class Counted(Op):
         outputs[0][0] = np.asarray(-0.5 * inputs[0] ** 2)
 
 
+@pytest.mark.slow("repeats", quick=["None"])
 @pytest.mark.parametrize("name", ["wide", "heavy tail", None])
 def test_the_law_of_a_prior_is_checked_without_a_dear_likelihood(name, monkeypatch):
     monkeypatch.setattr(Counted, "calls", 0)
@@ -108,6 +110,7 @@ def test_the_law_of_a_prior_is_checked_without_a_dear_likelihood(name, monkeypat
     assert Counted.calls == N_CHECK
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_prior_that_is_dear_itself_is_checked_at_fewer_draws_and_once(monkeypatch):
     evaluate, sizes = compiling.evaluate_rows, []
     monkeypatch.setattr(
@@ -125,6 +128,7 @@ def test_a_prior_that_is_dear_itself_is_checked_at_fewer_draws_and_once(monkeypa
     assert len(sizes) == 3
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("factor", [0.4, 2.0, 1e-30])
 def test_a_density_off_by_a_factor_is_refused_with_its_size(factor):
     def two():
@@ -139,6 +143,7 @@ def test_a_density_off_by_a_factor_is_refused_with_its_size(factor):
     assert said == pytest.approx(np.log(factor), abs=0.2 if factor > 1e-9 else 3.0)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("shape", [(), 3])
 def test_a_coordinate_without_density_is_improper(shape):
     planted = custom(lambda v: pt.zeros_like(v), standard, shape=shape)
@@ -185,6 +190,7 @@ def tied():
     pm.Normal("d", shape=3, transform=pm.distributions.transforms.ordered)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("write", [heavy, edges, on_circles, whole_numbers, tied])
 def test_right_priors_pass_though_all_coordinates_are_suspected(monkeypatch, write):
     """Both batches, and the second alone: 1e-6 of false alarms a coordinate, and seeds are fixed.
@@ -200,6 +206,7 @@ def test_right_priors_pass_though_all_coordinates_are_suspected(monkeypatch, wri
         check_reference(prior)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_constant_is_known_in_many_dimensions_and_unknown_where_nothing_overlaps():
     prior = prior_of(lambda: pm.Normal("x", shape=60))
     rng = np.random.default_rng(1)
@@ -233,6 +240,7 @@ def test_single_values_with_a_probability_are_refused_for_that(name, share):
     assert float(str(error.value).split("%")[0]) / 100 == pytest.approx(share, abs=0.06)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_that_rounding_makes_equal_where_a_scale_vanishes_are_no_such_values():
     with pm.Model() as model:
         c = pm.Cauchy("c", 1.7, 1.9)
@@ -259,6 +267,7 @@ def without_number_above(limit):
     return compile_prior(compile_path(model))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_prior_density_without_number_is_named():
     with pytest.raises(
         pmt.exceptions.PriorDrawsError, match=r"not finite at 1\d\.\d% of .* draws, in 'x'"
@@ -266,11 +275,13 @@ def test_a_prior_density_without_number_is_named():
         check_reference(without_number_above(1.0))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_few_draws_without_a_density_are_told():
     with pytest.warns(pmt.TemperingWarning, match=r"not finite at 0\.\d% of .* draws, in 'x'"):
         check_reference(without_number_above(2.7))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_that_raise_are_refused_with_the_variable():
     def draw(mu, rng, size):
         x = rng.normal(mu, 1.0, size)
@@ -287,6 +298,7 @@ def test_draws_that_raise_are_refused_with_the_variable():
         check_reference(compile_prior(compile_path(model)))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_zero_sum_transform_of_draws_that_do_not_sum_to_zero_is_refused():
     zero_sum = pm.distributions.transforms.ZeroSumTransform([-1])
     with pm.Model() as model:

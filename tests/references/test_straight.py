@@ -37,6 +37,7 @@ def evaluate(path, xs):
     return values, grads
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_effects_are_standard_normal(prior):
     straight = prior.straight
     assert straight.warp.index.size == N_GROUPS
@@ -78,6 +79,7 @@ def exact_log_z():
     return np.logaddexp.reduce(terms) + np.log(logs[1] - logs[0])
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_annealed_passes_have_the_evidence(prior):
     """A pass of 256 particles has an error of some .1 nats; four of them are within .3."""
     found = [
@@ -88,6 +90,7 @@ def test_annealed_passes_have_the_evidence(prior):
     assert np.mean(found) == pytest.approx(exact_log_z(), abs=0.3)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_without_effects_it_is_itself():
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("x", shape=3), 1, observed=np.zeros(3))
@@ -95,6 +98,7 @@ def test_without_effects_it_is_itself():
     assert prior.straight is prior
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_effects_whose_shape_changes_with_their_scale_stay():
     """Passes of logits of a beta had three times the evaluations when these were divided by it."""
     with hierarchy() as model:
@@ -107,6 +111,7 @@ def test_effects_whose_shape_changes_with_their_scale_stay():
     assert set(prior.straight.warp.index) == set(range(normal.start, normal.stop))
 
 
+@pytest.mark.slow("compiles models of its own", quick=["9-True"])
 @pytest.mark.parametrize(("dim", "is_straight"), [(9, True), (10, False)])
 def test_passes_divide_effects_by_their_scales_above_some_dimensions(
     prior, monkeypatch, dim, is_straight

@@ -90,6 +90,7 @@ def test_warped_effects_have_the_conditional_of_the_hierarchy():
     assert WARP.spread(x)[0, 1] == 1.0
 
 
+@pytest.mark.slow("compiles models of its own", quick=["low rank"])
 @pytest.mark.parametrize("kind", ["full", "low rank"])
 def test_compiled_density_and_gradient_agree_with_numpy(kind):
     reference = fitted(kind)

@@ -20,6 +20,7 @@ def system(n_groups=3, centered=True, seed=0):
     return VaryingIntercepts(n_groups, centered, n=50 if n_groups < 20 else 100, seed=seed)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["2000-3"])
 @pytest.mark.parametrize("n_groups", [3, 8])
 @pytest.mark.parametrize("n", [500, N])
 def test_effects_are_found_centered_or_not(n_groups, n):
@@ -106,6 +107,7 @@ def regression(rng, n):
     return np.column_stack([mean + sigma[:, None] * noise, np.log(sigma)])
 
 
+@pytest.mark.slow("compiles models of its own", quick=["heavy"])
 @pytest.mark.parametrize("draw", [correlated, heavy, regression])
 def test_no_warp_without_a_funnel(draw):
     for seed in range(50):
@@ -115,6 +117,7 @@ def test_no_warp_without_a_funnel(draw):
         assert fit_warp(PriorDraws(prior), draws) is None
 
 
+@pytest.mark.slow("compiles models of its own", quick=["correlated"])
 @pytest.mark.parametrize("draw", [correlated, two_modes])
 def test_without_a_warp_the_fit_is_that_without_prior_draws(draw):
     """To the last bit, and the generator is left in the same state."""
@@ -138,6 +141,7 @@ def largest_ratios(own, mixture, seed=9):
     return np.exp(logs).mean(), logs.max()
 
 
+@pytest.mark.slow("compiles models of its own", quick=["3-True-1"])
 @pytest.mark.parametrize(
     ("n_groups", "centered", "seed"),
     [(3, True, 1), (3, False, 1), (5, False, 0), (8, True, 2), (20, True, 0), (20, False, 0)],
@@ -205,6 +209,7 @@ def test_what_falls_may_be_the_mean_of_effects():
     np.testing.assert_allclose(warp.inverse(warp.forward(draws)[0]), draws, rtol=1e-9)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_all_effects_of_a_wide_prior_are_found(monkeypatch):
     """Planted: regressions on all coordinates, which leave hardly a degree of freedom."""
     rng, n = np.random.default_rng(5), 600

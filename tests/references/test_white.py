@@ -37,6 +37,7 @@ def compiled(fitted, xs):
     return values, grads
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_compiled_density_and_slope_are_those_of_the_product(fitted):
     xs = np.random.default_rng(1).normal(size=(20, 5)) * 2.0
     values, grads = compiled(fitted, xs)

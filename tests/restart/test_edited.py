@@ -124,6 +124,7 @@ def kept_of(finished, tmp_path):
     return shutil.copytree(finished[1], tmp_path / "run.zarr")
 
 
+@pytest.mark.slow("interrupts and restarts", every=7)
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains_that_do_not_fit_their_plan_are_refused(finished, model, tmp_path, name):
     change, words = CHAINS[name]

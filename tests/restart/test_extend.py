@@ -58,6 +58,7 @@ def stored(idata, path, form):
     return xr.open_datatree(path, engine="zarr")
 
 
+@pytest.mark.slow("interrupts and restarts")
 @pytest.mark.parametrize("form", ["memory", "netcdf", "zarr"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_draws_are_those_of_a_longer_run(runs, model, tmp_path, name, form):
@@ -90,6 +91,7 @@ def test_what_is_noticed_at_the_new_draws_makes_the_verdict(runs, model, monkeyp
     assert findings_of(longer) == (finding,)
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_it_goes_on_and_on(runs, model, tmp_path):
     once = extend(runs("auto", 300), 150, model)
     twice = extend(stored(once, tmp_path / "run", "netcdf"), 250, model, cores=1)
@@ -116,6 +118,7 @@ def test_without_generators_it_is_no_longer_run(runs, model):
         assert_same(runs("auto", 700), longer)
 
 
+@pytest.mark.slow("other processes")
 def test_another_process_extends_it(runs, tmp_path):
     stored(runs("auto", 300), tmp_path / "run.nc", "netcdf").close()
     script = (
@@ -182,6 +185,7 @@ def poisson():
     return model
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_discrete_models_are_extended_and_resumed(tmp_path):
     model = poisson()
     long = run(model, tmp_path / "run.zarr", draws=300, reference_draws=0)

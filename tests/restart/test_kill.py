@@ -28,6 +28,7 @@ def wait_until(condition, child, seconds=240):
         time.sleep(0.005)
 
 
+@pytest.mark.slow("interrupts and restarts")
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL there")
 def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(model, tmp_path):
     path = tmp_path / "run.zarr"

@@ -71,6 +71,7 @@ def some(copies, n=4):
     return [copies[i] for i in at]
 
 
+@pytest.mark.slow("interrupts and restarts")
 @pytest.mark.parametrize("name", CASES)
 def test_from_each_checkpoint_the_same_draws_come(kept, model, name):
     whole, recorded, copies = kept(name)
@@ -133,6 +134,7 @@ def flip_in(folder, pattern):
     return path
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_a_damaged_newest_checkpoint_is_replaced_by_the_one_before(kept, model, tmp_path):
     whole, _, copies = kept("auto")
     path = shutil.copytree(copies[3], tmp_path / "run.zarr")
@@ -364,6 +366,7 @@ def test_a_density_of_another_machine_is_said_and_one_of_another_model_refused(
                 resume(path, model)
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_a_full_disk_is_said_and_the_run_goes_on(kept, model, monkeypatch, tmp_path):
     whole, _, _ = kept("auto")
     calls, write = [], checkpoint_folder.to_disk
@@ -399,6 +402,7 @@ def at_save(monkeypatch, number, action):
     monkeypatch.setattr(keeping.CheckpointRecorder, "_save", saving)
 
 
+@pytest.mark.slow("interrupts and restarts")
 @pytest.mark.parametrize("number", [1, 3])
 def test_ctrl_c_while_it_is_written(kept, model, monkeypatch, tmp_path, number):
     """It waits until the checkpoint is whole; then it ends the run as ever."""
@@ -414,6 +418,7 @@ def test_ctrl_c_while_it_is_written(kept, model, monkeypatch, tmp_path, number):
     assert_same(whole, resume(tmp_path / "run.zarr", model))
 
 
+@pytest.mark.slow("other processes")
 def test_sigterm_ends_the_process_with_a_checkpoint(kept, model, monkeypatch, tmp_path):
     whole, _, _ = kept("auto")
     handler = signal.getsignal(signal.SIGTERM)
@@ -426,6 +431,7 @@ def test_sigterm_ends_the_process_with_a_checkpoint(kept, model, monkeypatch, tm
     assert_same(whole, resume(tmp_path / "run.zarr", model))
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_ctrl_c_while_the_chains_run(model, monkeypatch, tmp_path):
     kwargs = {"draws": 40_000, "reference": "prior", "random_seed": 4}
     timer = threading.Timer(0.3, _thread.interrupt_main)
@@ -444,6 +450,7 @@ def test_ctrl_c_while_the_chains_run(model, monkeypatch, tmp_path):
             assert any(np.array_equal(chain, other) for other in whole)
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_what_max_time_decided_stays(model, tmp_path):
     with pytest.warns(pmt.TemperingWarning):
         part = run(model, tmp_path / "run.zarr", draws=10**6, max_time=0.5, reference="prior")

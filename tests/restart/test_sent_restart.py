@@ -48,6 +48,7 @@ def short_pieces(monkeypatch):
     monkeypatch.setattr(pieces, "TimeLimit", FewChunks)
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.parametrize("name", CASES)
 def test_from_each_checkpoint_the_same_draws_come_here_and_there(
     model, tmp_path, monkeypatch, short_pieces, name
@@ -64,6 +65,7 @@ def test_from_each_checkpoint_the_same_draws_come_here_and_there(
         assert_same(whole, pmt.resume(middle, model=model, quiet=True, executor=pool))
 
 
+@pytest.mark.slow("other processes")
 def test_a_checkpoint_here_goes_on_there(model, tmp_path, monkeypatch, short_pieces):
     whole = run(model, **CASES["prior"])
     _, copies = run_and_keep_all(monkeypatch, tmp_path, model, **CASES["prior"])
@@ -72,6 +74,7 @@ def test_a_checkpoint_here_goes_on_there(model, tmp_path, monkeypatch, short_pie
         assert_same(whole, pmt.resume(path, model=model, quiet=True, executor=pool))
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.filterwarnings("ignore:Interrupted")
 def test_after_the_loss_of_all_workers_the_run_goes_on(model, tmp_path, monkeypatch, short_pieces):
     """The first pieces of all four chains come back; then the pool is gone."""

@@ -118,6 +118,7 @@ def over_bound(monkeypatch, bound, told):
     return (ways.n_evaluations - bound) / stage, ways.ended
 
 
+@pytest.mark.slow("compiles models of its own", quick=["0"])
 @pytest.mark.parametrize("bound", [0, 5000, 20_000])
 def test_the_way_home_ends_at_its_bound(monkeypatch, bound):
     """With the stage in which it was met; planted: without the bound it goes on for far longer."""
@@ -265,6 +266,7 @@ def stay_at_the_prior(job, annealed, n, finer=1):
     return Looks(ends, ends.log_likelihood, 100_000)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_looks_that_stay_at_the_prior_never_agree(monkeypatch):
     """Planted: by the old rule, to which every look counted, the same looks agreed."""
     assert sampled().verdict == "ok"

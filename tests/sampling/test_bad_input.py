@@ -49,6 +49,7 @@ def test_no_free_variable():
         check_model(model)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["HalfFlat"])
 @pytest.mark.parametrize("prior", [pm.Flat, pm.HalfFlat])
 def test_an_improper_prior(prior):
     with pm.Model() as model:
@@ -196,6 +197,7 @@ def test_a_complex_potential_is_named():
         check_model(model)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_gradient_that_does_not_exist():
     with pm.Model() as model:
         x = pm.Normal("x", shape=3)
@@ -319,6 +321,7 @@ def breaking(how):
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("how", ["nan", "-inf", "raises"])
 def test_a_density_that_fails_inside_a_chain_is_counted_and_the_run_goes_on(how):
     idata = pmt.sample(
@@ -333,6 +336,7 @@ def test_a_density_that_fails_inside_a_chain_is_counted_and_the_run_goes_on(how)
     assert np.isfinite(evidence.log_z)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_prior_that_leaves_its_own_transform_is_refused_or_warned_about():
     with pm.Model() as model:
         p = pm.Kumaraswamy("p", 0.004, 0.004)  # most draws round to 0 or 1
@@ -343,6 +347,7 @@ def test_a_prior_that_leaves_its_own_transform_is_refused_or_warned_about():
         check(model)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_all_this_is_said_before_the_warm_up_begins(monkeypatch):
     def too_late(*args, **kwargs):
         raise AssertionError("the warm-up has begun")

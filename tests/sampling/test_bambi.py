@@ -62,6 +62,9 @@ def prior_draws(model):
     return xr.DataTree.from_dict({"posterior": tree["prior"].to_dataset()})
 
 
+@pytest.mark.slow(
+    "compiles models of its own", quick=["{'formula': 'y ~ x', 'center_predictors': False}"]
+)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -101,6 +104,7 @@ def test_predictions_are_those_that_pymc_makes_of_the_same_draws(settings):
     assert before.identical(idata["posterior"].to_dataset())  # a copy
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings(
     "ignore:'sample_new_groups' is deprecated:FutureWarning",
     "ignore:Constructing a Categorical:DeprecationWarning",  # by formulae, with pandas 3
@@ -118,6 +122,7 @@ def test_a_new_group_is_predicted_by_one_of_those_in_the_draws():
     assert np.isclose(new, known, rtol=1e-9).all(axis=-1).any(axis=0).all()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_predictions_equal_those_after_a_fit_by_bambi():
     """|z| < 4 for the mean at three points, with 200 draws counted as independent: 2e-4."""
     model = built()
@@ -163,6 +168,7 @@ def grouped():
     return model, model.fit(draws=1500, tune=1000, omit_offsets=False, nuts=nuts, **FITTED)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 def test_evidence_of_a_fit_by_bambi(grouped):
     """|z| < 4 beside quadrature, with the offsets and without: false alarm 6e-5 each."""
@@ -218,6 +224,7 @@ def straight():
     return (model, *exact_fit(model))
 
 
+@pytest.mark.slow("compiles models of its own", quick=["bridge"])
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 def test_every_door_takes_draws_of_a_fit_as_it_takes_those_of_pymc(door, straight):
@@ -235,6 +242,7 @@ def test_a_stored_cross_check_goes_into_what_was_given(straight):
     assert "cross_check" in given.children
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_uncentered_predictors_and_kept_offsets_go_with_the_model_inside():
     """|z| < 4 beside the exact log Z."""
     model = built(center_predictors=False)
@@ -273,6 +281,7 @@ def test_draws_of_a_fit_and_of_a_run_are_not_averaged(straight):
         pmt.average([fit, run], weights=[0.5, 0.5])
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 def test_every_run_on_a_bambi_model_has_the_note(tmp_path):
     model = built()

@@ -76,6 +76,7 @@ def test_the_line_of_a_log_tells_the_same():
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_run_into_a_log_tells_what_it_is_at_from_beginning_to_end(monkeypatch, capfd):
     monkeypatch.setattr(status, "LOG_SECONDS", 0.02)
     with pm.Model() as model:

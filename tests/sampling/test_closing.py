@@ -47,6 +47,7 @@ def test_a_verdict_that_is_not_ok_is_one_warning_at_the_callers_line(options, wo
         assert pmt.log_marginal_likelihood(idata).verdict == "unchecked"
 
 
+@pytest.mark.slow("compiles models of its own", quick=["True"])
 @pytest.mark.parametrize("quiet", [True, False])
 def test_a_verdict_of_ok_is_no_warning(quiet):
     _, record = run(draws=300, quiet=quiet)
@@ -61,6 +62,7 @@ def test_a_budget_that_ends_says_the_verdict_and_what_was_missing():
     assert found[1].startswith("The verdict of this run is 'unchecked'")
 
 
+@pytest.mark.slow("compiles models of its own", quick=["5-False-0"])
 @pytest.mark.parametrize(("draws", "cold", "advice"), [(300, True, 0), (5, True, 1), (5, False, 0)])
 def test_pymc_advises_on_divergences_of_draws_where_the_verdict_is_not_ok(
     caplog, draws, cold, advice
@@ -112,6 +114,7 @@ def test_the_words_of_stages_leave_out_what_took_no_time():
     assert in_words({"run": 0.0}) == "0.0 s"
 
 
+@pytest.mark.slow("compiles models of its own", quick=["options1-stages1"])
 @pytest.mark.parametrize(
     ("options", "stages"),
     [

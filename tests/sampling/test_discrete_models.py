@@ -162,6 +162,7 @@ def z_scores(idata, log_z, name, mean):
     return (evidence.log_z - log_z) / evidence.mcse, np.array(z), evidence
 
 
+@pytest.mark.slow("compiles models of its own", quick=["unbounded, metropolis"])
 @pytest.mark.parametrize(("name", "kernel"), CASES, ids=[f"{n}, {k}" for n, k in CASES])
 def test_log_z_and_means_are_those_of_enumeration(name, kernel):
     # |z| < 4 for log Z and |z| < 5 for up to 20 means: false alarm 1e-4 a case, seed fixed

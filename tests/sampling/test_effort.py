@@ -131,6 +131,7 @@ def test_a_black_box_is_asked_seldom_and_its_evidence_is_right(model):
     assert found.check.n_looks == 50
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_cost_that_is_read_as_zero_is_seen(model, monkeypatch):
     monkeypatch.setattr(Path, "dear", False)
     _, spent = evaluations(model)

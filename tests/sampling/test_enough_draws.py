@@ -104,6 +104,7 @@ def test_a_target_out_of_reach_is_given_up_and_said_with_the_name_of_the_variabl
     assert [line for line in caplog.messages if ", least ESS 30 of 'mu', 400 wanted, " in line]
 
 
+@pytest.mark.slow("repeats", quick=["none"])
 @pytest.mark.parametrize(
     ("mcse", "draws"), [(0.05, 1000), (0.06, 8000), (np.inf, 1000)], ids=["right", "large", "none"]
 )
@@ -170,6 +171,7 @@ def test_a_target_that_was_asked_for_is_reached_from_any_length():
     assert said == []
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_rounds_that_go_on_add_draws_and_leave_the_earlier_ones(told):
     told.values += [1.0, 500.0]
     longer, _ = run(keep="states")

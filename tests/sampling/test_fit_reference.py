@@ -68,6 +68,7 @@ def test_every_mode_has_its_component_and_the_metric_is_that_of_a_mode(twenty):
     assert evaluations_a_draw(plan.plan) < 25
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_without_the_centers_of_modes_the_metric_is_far_too_wide(twenty, monkeypatch):
     def of_all(self):
         return np.cov(self.components.draw(4000, np.random.default_rng(1)).T)
@@ -123,6 +124,7 @@ def test_weighted_draws_mend_the_shares_and_tell_log_z():
     np.testing.assert_array_equal(again.log_target, fit.draws.log_target)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_where_the_reference_is_far_trials_give_the_draws(twenty, sizes):
     """A fit to the prior of what has twenty narrow modes."""
     draws = twenty.draw(500, twenty.spawn(np.random.default_rng(3)))
@@ -135,6 +137,7 @@ def test_where_the_reference_is_far_trials_give_the_draws(twenty, sizes):
     assert fit.warm_up(None) is fit.trial
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(("enough", "fits"), [(1, 1), (10**6, 2)])
 def test_a_trial_after_a_fit_to_draws_enough_is_the_last(twenty, sizes, monkeypatch, enough, fits):
     monkeypatch.setattr(fitting, "draws_needed", lambda components: enough)
@@ -162,6 +165,7 @@ def test_tails_are_those_of_each_component():
     assert modes.dofs[right].max() <= 8  # two, as normals of different widths
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_run_that_outgrows_its_reference_is_repeated_once(monkeypatch):
     two, asked = system("two_modes"), []
     monkeypatch.setattr(rounds, "_outgrown", lambda at: not asked.append(at.chosen))
@@ -179,6 +183,7 @@ def test_a_run_that_outgrows_its_reference_is_repeated_once(monkeypatch):
     assert after["fit"] > before["fit"] + 4000  # the first run counts as work of the fit
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_beyond_two_hundred_dimensions_the_answer_is_right_and_checked():
     """|z| < 4. With a kernel of the user's own no field is whitened."""
     system = testsystems.gaussian_posterior(FULL_DIM + 10)

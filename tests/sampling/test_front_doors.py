@@ -63,6 +63,7 @@ def scores(idata, moments):
     return np.concatenate([np.ravel(z) for z in out])
 
 
+@pytest.mark.slow("repeats", quick=["sample-beta_binomial"])
 @every_system
 @pytest.mark.parametrize("door", ["step", "sample"])
 def test_log_z_is_exact_within_its_error(door, name):
@@ -73,6 +74,7 @@ def test_log_z_is_exact_within_its_error(door, name):
     assert abs(evidence.log_z - system(name).log_evidence) < 4.0 * evidence.mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", ["gaussian", "two_modes"])
 @pytest.mark.parametrize("door", [by_step, by_sample], ids=["step", "sample"])
 def test_the_default_reference_keeps_log_z_and_says_how_sure_it_is(door, name):
@@ -131,6 +133,7 @@ def transform_runs():
     return by_sample(transforms_model(), 2000, 4), by_pymc
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_of_both_doors_agree_with_nuts():
     # |z| < 5 in some 60 differences of means and squares: false alarm 4e-5, seeds fixed
     nuts = kept_moments()
@@ -169,6 +172,7 @@ def in_one_process():
     return by_step(system("gaussian").model, 40, 21)
 
 
+@pytest.mark.slow("other processes", quick=["fork"])
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_same_seeds_same_draws_in_other_processes(start):
     two = by_step(system("gaussian").model, 40, 21, cores=2, mp_ctx=start)
@@ -238,6 +242,7 @@ def test_nothing_is_printed_when_quiet(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_what_is_kept_is_what_was_asked():
     idata = by_sample(transforms_model(), 20, 71, keep=None, var_names=["half", "mu"])
     assert set(idata.posterior.data_vars) == {"half", "mu"}
@@ -261,6 +266,7 @@ def test_the_step_pickles_and_goes_on_where_it_was(reference):
     assert isinstance(state, step_method.SimulatedTemperingState)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_memory_does_not_grow_with_iterations():
     # ten times the iterations for as many draws: nothing but the record may be kept
     model = mean_only()
@@ -276,6 +282,7 @@ def test_memory_does_not_grow_with_iterations():
     assert peaks[1] < 1.5 * peaks[0]
 
 
+@pytest.mark.slow("repeats")
 def test_a_stuck_chain_is_an_error_before_its_first_draw(monkeypatch):
     model = system("gaussian").model
     monkeypatch.setattr(chains, "CYCLE_BOUND", 0)
@@ -288,6 +295,7 @@ def test_a_stuck_chain_is_an_error_before_its_first_draw(monkeypatch):
             door(model, 10, 91)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_stuck_chain_is_a_warning_after_its_first_draw(monkeypatch):
     method = pmt.SimulatedTempering(
         model=system("gaussian").model, random_seed=1, reference="prior"
@@ -301,6 +309,7 @@ def test_a_stuck_chain_is_a_warning_after_its_first_draw(monkeypatch):
     assert np.isfinite(draws).all()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_one_seed_gives_the_same_draws_by_pymc():
     """PyMC hands its seed on when the step method, and its warm-up, have been made."""
 

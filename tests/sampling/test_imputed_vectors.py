@@ -103,6 +103,7 @@ def model_of(likelihood, sd_mean=2.0):
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", CASES)
 def test_missing_elements_leave_the_evidence_of_the_others(name):
     likelihood, density, sd_mean = CASES[name]
@@ -115,6 +116,7 @@ def test_missing_elements_leave_the_evidence_of_the_others(name):
         assert abs(found.log_z - truth) < MAX_Z * found.mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_missing_elements_of_normal_vectors_do_not_change_the_likelihood():
     """Their own law is their conditional; planted: the mean of the observed residuals is lost."""
     path = compile_path(model_of(normal))
@@ -128,6 +130,7 @@ def test_missing_elements_of_normal_vectors_do_not_change_the_likelihood():
     np.testing.assert_allclose(evaluate_draws(path, draws)[1], exact, rtol=1e-9)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_of_missing_elements_have_their_density():
     """Each is standard normal in its own conditional: 1e-6 of false alarms."""
     prior = compile_prior(compile_path(model_of(normal)))
@@ -167,6 +170,7 @@ def test_missing_elements_that_are_tied_or_whole_numbers_are_refused(words):
         compile_path(model_of(REFUSED[words]), gradient=())
 
 
+@pytest.mark.slow("repeats")
 def test_values_without_a_spread_have_a_law_too():
     def one_value(mean, scale):
         start = pm.Normal.dist(0, 2)

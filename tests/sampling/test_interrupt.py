@@ -65,6 +65,7 @@ def assert_whole(idata):
             np.testing.assert_allclose(cycles.rb_weight_head[chain, i], sums["rb_weight_head"])
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_interrupt_gives_the_draws_so_far_with_whole_tours(monkeypatch):
     interrupt_after(monkeypatch, 0.15)
     with pytest.warns(pmt.TemperingWarning, match=r"Interrupted: .* of 100000 draws"):
@@ -117,6 +118,7 @@ def test_the_same_draws_come_first_with_or_without_the_interrupt(monkeypatch):
     np.testing.assert_array_equal(part.posterior["x"].values[:, :40], whole.posterior["x"].values)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_interrupt_of_the_search_gives_a_short_unchecked_run(monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt

@@ -63,6 +63,7 @@ def test_all_of_a_searched_plan_comes_back(chosen):
     assert set(differences(kept, changed)) == {".plan.ladder.betas", ".fit.draws.xs"}
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_what_comes_back_is_searched_again_in_the_same_way(chosen):
     """With the state of the generator: the fit, the looks and the new plan have the same bits."""
     rng = np.random.default_rng(2)

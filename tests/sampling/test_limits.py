@@ -308,6 +308,7 @@ def test_few_draws_are_held_against_a_model_beyond_their_noise_alone():
     assert exceeds(np.arange(20) < 12, 0.05, False)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_few_draws_without_likelihood_do_not_refuse_a_model(smallest_pieces):
     with pm.Model() as model:
         x = pm.Normal("x")
@@ -331,6 +332,7 @@ def test_the_terms_to_blame_are_looked_at_no_longer_than_the_time(most, share):
     assert words == f"'lost' ({share} of them)"
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_run_for_the_prior_alone_has_its_part_of_the_time(monkeypatch):
     """Its plan has a part of that part; what ends it is said under its name."""
     seen, said = {}, Cut("the run", "at 3 of 50 draws", 44.0)
@@ -392,6 +394,7 @@ def test_where_the_chains_have_no_draw_it_is_an_error(monkeypatch, target):
         pmt.sample(**QUIET | options | target)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["300"])
 @pytest.mark.parametrize("most", [300, 600, 1200])
 def test_a_call_ends_wherever_it_is_late(smallest_pieces, monkeypatch, most):
     """All stages of a call, with a deadline that is late after so many looks.
@@ -415,6 +418,7 @@ def test_a_call_ends_wherever_it_is_late(smallest_pieces, monkeypatch, most):
     assert len(counted.looks) < most + 100
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_checks_of_all_variables_are_left_out_long_after_the_time(monkeypatch):
     """They take as long as the run in thousands of dimensions."""
     seen, close = [], finish.close

@@ -97,6 +97,7 @@ def test_weights_of_another_path_are_seen(monkeypatch):
     assert abs(log_mean(log_w) - system("gaussian").log_evidence) > 4 * log_mean_error(log_w)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_zero_likelihood_counts():
     """The weights are 0 and 1; |z| < 4 of a share of 1000."""
     found = looks("walled", 1000)

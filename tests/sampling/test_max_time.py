@@ -61,6 +61,7 @@ def seconds(monkeypatch):
     return out
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("cores", [1, 4])
 def test_the_call_comes_back_with_chains_of_like_length(outcomes, seconds, cores):
     with pytest.warns(pmt.TemperingWarning, match=ENDED):
@@ -107,6 +108,7 @@ def test_a_short_run_in_good_time_is_as_without_it_and_says_nothing():
     assert "round" not in bounded["tempering"].sizes
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_limit_is_not_used_up():
     """Planted in `Goal.single`: rounds that double until the time is over."""
     asked, left_open = run(500, max_time=60.0), run(None, max_time=60.0)
@@ -125,6 +127,7 @@ def test_a_target_is_met_before_the_time_is_over():
     assert idata["tempering"]["round_seconds"].values[-1] < 60.0
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_target_out_of_reach_is_said_to_be_missed():
     begun = perf_counter()
     with (
@@ -248,6 +251,7 @@ print(json.dumps([used[0], used[-1]]))
 """
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(
     ("options", "loops"),
     [

@@ -32,6 +32,7 @@ def check(idata, log_z, means):
     return evidence
 
 
+@pytest.mark.slow("many kinds of models")
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 @pytest.mark.parametrize("name", MODEL_KINDS)
 def test_models_of_many_kinds(name):
@@ -53,6 +54,7 @@ def test_models_of_many_kinds(name):
         assert values.dtype == idata.posterior[variable].dtype
 
 
+@pytest.mark.slow("many kinds of models")
 def test_minibatches_have_no_evidence():
     with pm.Model() as model:
         y = pm.Minibatch(np.random.default_rng(1).normal(size=100), batch_size=10)

@@ -97,6 +97,7 @@ def assert_same(found, expected):
         assert found[name].dtype == values.dtype, name
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("build", [rating, labels], ids=lambda build: build.__name__)
 def test_all_groups_are_those_that_pymc_makes_of_single_draws(build, kept):
     model = build()
@@ -124,6 +125,7 @@ def test_all_groups_are_those_that_pymc_makes_of_single_draws(build, kept):
             assert (found[len(x) :] == first).all()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_ends_of_looks_are_variables_of_the_posterior(kept):
     model = rating()
     idata = pmt.sample(

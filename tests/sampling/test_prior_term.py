@@ -51,6 +51,7 @@ def without_draws():
 CASES = (by_potential, flat_with_potential, two_likelihoods, without_draws)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_the_evidence_is_that_under_the_normalized_prior(case):
     # |z| < 4: false alarm 1e-4 a case, seed fixed
@@ -66,6 +67,7 @@ def test_the_evidence_is_that_under_the_normalized_prior(case):
     assert "normalizer of the prior" in repr(evidence)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_step_method_carries_the_term_too():
     model, tempered, log_z = by_potential()
     with model:
@@ -94,6 +96,7 @@ def test_terms_that_are_not_there(tempered, message):
         pmt.sample(model=by_potential()[0], tempered=tempered, quiet=True)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_discrete_variable_without_draws_is_refused():
     with pm.Model() as model:
         k = pm.CustomDist("k", logp=lambda value: -1.0 * value, dtype="int64")
@@ -102,6 +105,7 @@ def test_a_discrete_variable_without_draws_is_refused():
         pmt.sample(model=model, quiet=True)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_kernels_that_know_the_model_prior_only_are_refused():
     model, tempered, _ = by_potential()
     with pytest.raises(

@@ -49,6 +49,7 @@ def idata(model):
     return sampled(model)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_evidence_is_closer_than_without(idata, model):
     y = np.array([1.0, 0.5, 2.0])
     covariance = np.eye(3) + 9.0
@@ -68,6 +69,7 @@ def test_their_number_is_frozen_by_what_was_spent_before(idata):
     assert work["reference_draws"] == n == fixed + PER_DRAW * DRAWS * CHAINS < MOST
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_chains_are_the_same_with_and_without(idata, model):
     none, some = sampled(model, reference_draws=0), sampled(model, reference_draws=2500)
     assert GROUP not in none.children

@@ -111,6 +111,7 @@ def beside_white(monkeypatch, n_white):
     return np.array(found), len(light)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_white_dimensions_are_not_those_of_a_region(monkeypatch):
     masses, n_light = beside_white(monkeypatch, WHITE)
     assert np.abs(masses).max() < 0.3

@@ -84,6 +84,7 @@ def scouts_at_the_needle(seed, max_steps=suspects.SCOUT_STEPS):
     return int(near(narrow, 3 * NEEDLE_SD)(found.ends).sum())
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_some_of_three_thousand_scouts_end_at_the_needle():
     assert sum(scouts_at_the_needle(seed) > 0 for seed in SEEDS) >= 9
 
@@ -117,10 +118,12 @@ def share_that_is_left(heading, monkeypatch):
     return counts[1] / counts[0]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_ascents_to_a_needle_beside_the_way_are_not_ended(monkeypatch):
     assert share_that_is_left(suspects.HEADING, monkeypatch) > 0.9
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_ascents_that_end_after_one_step_toward_the_known_are_seen(monkeypatch):
     """Planted bug: half of what leads to the needle is left out."""
     assert share_that_is_left(1, monkeypatch) < 0.7

@@ -69,6 +69,7 @@ def share_near(idata, center, radius):
     return float((distance < radius).mean())
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_needle_is_found(seed):
     idata, evidence, said = sample(needle().model, seed)
@@ -79,6 +80,7 @@ def test_the_needle_is_found(seed):
     assert share_near(idata, needle().mode_centers[1], 0.3) == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("without", ["scouts", "gradients"])
 def test_without_scouts_it_is_missed(monkeypatch, without):
     """So the scouts are what finds it: annealed particles and looks meet it by chance alone."""
@@ -93,6 +95,7 @@ def test_without_scouts_it_is_missed(monkeypatch, without):
     assert missed >= 3
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_component_that_is_too_narrow_for_its_mode_is_no_home():
     """As copies of one particle leave it: at the needle, a fifth of its width, with no weight."""
     of = compile_model(needle().model)
@@ -128,6 +131,7 @@ def test_beside_a_poor_fit_an_unknown_mode_is_a_suspect_all_the_same():
     assert fit.suspects(others).mean() > 0.5
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_model_without_gradients_has_looks_and_no_scouts(monkeypatch):
     monkeypatch.setattr(searching, "send_scouts", None)
     of, kernel = compile_with_kernels(two_modes().model, "slice", 0.8, lambda line: None)
@@ -162,6 +166,7 @@ def forget(monkeypatch, system, until_looks):
     return looked
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("weights", [(0.65, 0.35), (0.9, 0.1)])
 def test_a_mode_that_the_fit_has_lost_comes_back(monkeypatch, weights):
     system = two_modes(weights)
@@ -176,6 +181,7 @@ def test_a_mode_that_the_fit_has_lost_comes_back(monkeypatch, weights):
         assert not is_off(evidence, system.log_evidence)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_where_every_fit_forgets_the_answer_is_contradicted(monkeypatch):
     """Where fits that lose a mode are taken, which is the planted fault."""
     system = two_modes((0.9, 0.1))
@@ -211,6 +217,7 @@ def test_a_new_fit_that_forgets_is_not_taken(monkeypatch, near):
     assert new.components.modes.n_components == (2 if near else 1)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_without_the_search_the_same_fit_is_wrong_and_says_unchecked(monkeypatch):
     forget(monkeypatch, two_modes(), until_looks=False)
     _, evidence, _ = sample(two_modes().model, 0, reference="fitted")
@@ -219,6 +226,7 @@ def test_without_the_search_the_same_fit_is_wrong_and_says_unchecked(monkeypatch
     assert evidence.warnings[0].startswith("No looks")
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_looks_that_know_nothing_of_it_do_not_help(monkeypatch):
     """Planted bug: looks, scouts and particles of which none lies in the second mode."""
     system = two_modes()
@@ -267,6 +275,7 @@ def test_further_looks_are_added_and_judged():
     assert more.plan is chosen.plan
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     """With the metric of the posterior, or in forty transitions, they do not: the planted bugs."""
     system = testsystems.hierarchical_normal(30, 14, 1.7, 0.0, 30.0, 2.0, seed=1)
@@ -286,6 +295,7 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     assert searching.strangers(job, states, fit, Passes((path,))).all()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(monkeypatch):
     """With the tuned steps, and a sixteenth of them, each trajectory is rejected: planted."""
     with pm.Model() as model:
@@ -302,6 +312,7 @@ def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(mo
     assert searching.strangers(job, states, fit, Passes((path,))).all()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):
     """The planted fault: each fit meets a chain that does not come back."""
 
@@ -319,6 +330,7 @@ def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):
         pmt.sample(100, model=two_modes().model, reference="fitted", quiet=True, random_seed=1)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_trial_run_that_hangs_once_is_made_again(monkeypatch):
     calls, original = [], auto.fit_reference
 
@@ -335,6 +347,7 @@ def test_a_trial_run_that_hangs_once_is_made_again(monkeypatch):
     assert not is_off(evidence, two_modes().log_evidence)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_where_the_fit_to_a_new_peak_hangs_the_last_fit_stands_and_is_contradicted(monkeypatch):
     def hangs(*args):
         raise pmt.exceptions.StuckChainError("A chain has not come back to beta = 1.")

@@ -7,6 +7,7 @@ off by more than four of its stated errors, it must carry a warning.
 from functools import cache
 
 import numpy as np
+import pytest
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence.estimators import estimate_quietly
@@ -31,6 +32,7 @@ def runs():
     return out
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_some_runs_meet_the_spike_and_are_off():
     """Without this the next test would test nothing."""
     met = [off for _, off, share in runs() if share > 0.02]
@@ -38,6 +40,7 @@ def test_some_runs_meet_the_spike_and_are_off():
     assert max(np.abs(met)) > 0.5
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_no_run_that_met_the_spike_is_off_without_a_warning():
     confident = [
         (round(off, 2), round(share, 2))

@@ -245,6 +245,7 @@ def test_the_spike_would_be_a_suspect(spike):
     assert heights[1] - heights[0] > np.log(50.0)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["1"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_spike_without_mass_is_let_go(monkeypatch, spike, seed):
     show(monkeypatch, spike, n=3)
@@ -280,6 +281,7 @@ def test_chains_from_a_stuck_look_weigh_the_region_too(monkeypatch, spike):
     assert pmt.log_marginal_likelihood(idata).verdict == "ok"
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_peak_that_seems_heavy_is_let_go_once_draws_have_judged_it(monkeypatch, spike):
     """Whatever Laplace says, weighted draws of the reference give the component its share."""
     monkeypatch.setattr(suspecting, "LEAST_MASS", 1e-12)

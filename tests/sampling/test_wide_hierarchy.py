@@ -59,6 +59,7 @@ def run():
     return pmt.sample(model=crossed(), draws=500, random_seed=2, **QUIET)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_evidence_is_exact(run):
     found = pmt.log_marginal_likelihood(run)
     assert found.verdict == "ok"
@@ -66,6 +67,7 @@ def test_evidence_is_exact(run):
     assert abs(found.log_z - exact_log_z()) < 4 * found.mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_curvature_tells_the_reference(monkeypatch):
     """It is near the posterior at once: without it trial runs are needed."""
     made = []

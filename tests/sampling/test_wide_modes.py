@@ -51,6 +51,7 @@ def truth():
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_mode_that_the_first_fit_lacks_is_found_by_looks(truth, monkeypatch):
     """Seed 7 begins with one sign. Planted: looks that are stuck are not weighed."""
     found, share = sample(1000)

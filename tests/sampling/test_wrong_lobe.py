@@ -99,6 +99,7 @@ def missing(evidence):
     return (system("two_modes").log_evidence - evidence.log_z) / evidence.mcse
 
 
+@pytest.mark.slow("compiles models of its own", quick=["lobes1"])
 @pytest.mark.parametrize("lobes", [(0, 0, 1), (1, 0, 0)])
 def test_what_one_of_three_passes_has_found_enters_the_reference(monkeypatch, lobes):
     chosen, evidence = wrong_lobe(monkeypatch, lobes)
@@ -117,6 +118,7 @@ def test_with_passes_in_the_same_lobe_alone_it_says_ok_and_is_wrong(monkeypatch,
     assert missing(evidence) > 10
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("lobes", [(0, 0, 1), (1, 0, 1)])
 def test_where_every_fit_forgets_the_lobe_its_passes_contradict(monkeypatch, lobes):
     chosen, evidence = wrong_lobe(monkeypatch, lobes, always=True)
@@ -127,6 +129,7 @@ def test_where_every_fit_forgets_the_lobe_its_passes_contradict(monkeypatch, lob
     assert any("annealed passes have particles that stay" in why for why in evidence.check.reasons)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_passes_whose_particles_are_not_asked_do_not_contradict(monkeypatch):
     """Planted bug: islands of any size count as none."""
     monkeypatch.setattr(searching, "ISLAND", 1.1)

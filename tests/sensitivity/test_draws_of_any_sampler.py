@@ -36,6 +36,7 @@ def draws(regression):
     return exact_draws(regression)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore:.*come without their log density")
 def test_curve_of_a_regression_is_the_exact_one(regression, draws):
     """Without any statistic of a sampler; a fresh run where the scale is far."""

@@ -60,6 +60,7 @@ def test_curve_of_a_regression_is_the_exact_one(regression, run):
         assert not found.warnings
 
 
+@pytest.mark.slow("repeats")
 def test_at_the_default_there_is_one_error(regression):
     """That of log Z in the header; the tours alone, without reference draws, have three times it.
 
@@ -80,6 +81,7 @@ def test_at_the_default_there_is_one_error(regression):
     assert np.all(np.square(z).sum(axis=0) < 45.0)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_same_seed_gives_the_same_curve_however_many_are_fresh(regression, run):
     some = pmt.prior_sensitivity(
         run, regression.model, {"coef": [0.1, 0.5]}, random_seed=3, **QUIET
@@ -102,6 +104,7 @@ def test_without_fresh_runs_a_far_value_has_no_error_and_a_warning(regression, r
     assert np.isinf(found["coef"].log_bf_mcse).tolist() == [True, False]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_khat_without_finite_variance_is_a_warning():
     system = jzs_t_test()
     idata = pmt.sample(300, model=system.model, random_seed=5, quiet=True)
@@ -127,6 +130,7 @@ def test_a_khat_that_is_ignored_is_found(regression, run, monkeypatch):
     assert abs(found["coef"].log_z[0] - regression.log_z(0.05)) > 10.0 * found["coef"].mcse[0]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_jzs_t_test_is_that_of_quadrature():
     system = jzs_t_test()
     idata = pmt.sample(500, model=system.model, random_seed=2, quiet=True)
@@ -166,6 +170,7 @@ def exact_of(y, sigma_b, top):
     return stats.multivariate_normal.logpdf(y, np.zeros(y.size), covariance) + uniform
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_data_of_the_model_are_set_and_a_moving_range_is_sampled_anew():
     """A larger bound lets in what draws under the smaller one never see."""
     model, y = conditional()
@@ -223,6 +228,7 @@ def test_bad_arguments_are_refused_before_any_work(regression, run, arguments, e
         pmt.prior_sensitivity(run, regression.model, **arguments, **QUIET)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_shapes_of_data_are_those_of_the_model():
     model, _ = conditional()
     idata = pmt.sample(100, model=model, random_seed=3, quiet=True)
@@ -230,6 +236,7 @@ def test_shapes_of_data_are_those_of_the_model():
         pmt.prior_sensitivity(idata, model, data={"sigma_b": np.ones((2, 3))}, **QUIET)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_another_model_than_the_one_of_the_run_is_refused(run):
     """Same variables and data, another prior: the run's log density says so."""
     other = scaled_regression(dim=2, n=20, prior_sd=3.0)
@@ -257,6 +264,7 @@ def test_a_run_with_another_prior_alone_is_refused():
         pmt.prior_sensitivity(idata, model_of(2.0), {"b": [2.0]}, **QUIET)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_run_over_a_constant_of_its_prior_is_refused():
     with pm.Model() as model:
         b = pm.Normal("b")
@@ -277,6 +285,7 @@ def test_the_default_is_passed_as_a_handle_or_on_the_context_stack(regression, r
     np.testing.assert_array_equal(one["coef"].log_z, two["coef"].log_z)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_discrete_variables_and_hidden_variables_are_no_hindrance():
     """Only the variable and what its prior depends on must be in the posterior."""
     with pm.Model() as model:
@@ -297,6 +306,7 @@ def test_discrete_variables_and_hidden_variables_are_no_hindrance():
     assert np.all(np.abs(z_of(found, [exact(0.5), exact(2.0)])) < MAX_Z)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_warnings_of_the_runs_are_in_the_result(regression, run):
     """A short default run has no error, and a short other run neither; quiet says so there."""
     short = pmt.sample(10, model=regression.model, random_seed=1, chains=2, **QUIET)

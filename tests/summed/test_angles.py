@@ -69,6 +69,7 @@ def test_angles_across_the_end_of_the_circle_have_one_mode_and_a_fitted_referenc
     assert (mu < 0).any()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_without_the_jacobian_of_the_cut_the_evidence_would_be_wrong(monkeypatch):
     """Planted."""
     monkeypatch.setattr(
@@ -81,6 +82,7 @@ def test_without_the_jacobian_of_the_cut_the_evidence_would_be_wrong(monkeypatch
     assert abs(total - exact_direction()) > 0.1
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_cut_model_has_the_evidence_of_the_whole_one():
     short = sum_out(direction())
     grid, step = np.linspace(-30, 30, 6001, retstep=True)
@@ -89,6 +91,7 @@ def test_a_cut_model_has_the_evidence_of_the_whole_one():
     assert total == pytest.approx(exact_direction(), abs=1e-4)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_angles_and_labels_together():
     with pm.Model() as model:
         mu = pm.VonMises("mu", np.array([0.0, 3.0]), 1.0, shape=2)
@@ -102,6 +105,7 @@ def test_angles_and_labels_together():
     assert set(np.unique(rows[:, 2:])) <= {0.0, 1.0}
 
 
+@pytest.mark.slow("repeats")
 def test_labels_have_their_law_given_the_angles():
     """Where a circle is cut, the tables of labels must still be those of the angles of a draw."""
     with pm.Model() as model:

@@ -62,12 +62,14 @@ def codes(model, n=100):
     return [finding.code for finding in findings_at(prior.path, xs)]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_count_in_the_tail_of_its_prior_is_summed_to_its_datum():
     found = pmt.log_marginal_likelihood(run(far()))
     assert (found.verdict, found.findings) == ("ok", ())
     assert abs(found.log_z - exact_far()) < 4.0 * found.mcse < 0.05
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_sum_that_is_too_short_is_made_longer_and_the_run_is_made_again(monkeypatch):
     without_scan(monkeypatch)
     model = far()
@@ -87,6 +89,7 @@ def test_a_sum_that_stays_too_short_leaves_no_ok(monkeypatch):
     assert "'n': 'slice'" in found.warnings[0]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_tenth_of_the_mass_beyond_the_end_is_seen(monkeypatch):
     def cut(ranges, *more):
         return [replace(r, n_values=np.full_like(r.n_values, 5)) for r in ranges]
@@ -103,6 +106,7 @@ def test_a_tenth_of_the_mass_beyond_the_end_is_seen(monkeypatch):
     assert "sum_too_short" in codes(again)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_likelihood_without_a_known_bound_needs_a_prior_that_falls():
     def counted(prior):
         with pm.Model() as model:
@@ -116,6 +120,7 @@ def test_a_likelihood_without_a_known_bound_needs_a_prior_that_falls():
     assert codes(heavy) == ["sum_without_end"]
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_rewrite_that_is_off_by_a_constant_is_seen(monkeypatch):
     whole = groups.eliminate
 
@@ -142,11 +147,13 @@ def chains():
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("build", [far, chains])
 def test_what_is_sampled_is_what_was_written(build):
     assert codes(build()) == []
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_findings_of_a_stored_run_make_its_verdict():
     """Planted: with the finding left out of the run, the verdict is "ok"."""
     idata = run(far())

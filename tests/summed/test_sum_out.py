@@ -151,6 +151,7 @@ def random_point(model, seed):
     return {name: start[name] + rng.normal(size=np.shape(start[name])) for name in names}
 
 
+@pytest.mark.slow("compiles models of its own", every=3)
 @pytest.mark.parametrize("make", MODELS)
 def test_a_model_without_sums_has_the_sum_of_all_values_as_its_density(make):
     model = built(make)
@@ -163,6 +164,7 @@ def test_a_model_without_sums_has_the_sum_of_all_values_as_its_density(make):
         assert float(log_p(point)) == pytest.approx(exact, abs=1e-8)
 
 
+@pytest.mark.slow("compiles models of its own", every=3)
 @pytest.mark.parametrize("make", MODELS)
 def test_gradients_of_a_sum_are_numbers(make):
     """Where a value is impossible, it has no part in the gradient."""
@@ -182,6 +184,7 @@ def test_values_that_an_element_does_not_have_must_not_count(monkeypatch):
     assert abs(found - exact) > 0.01
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("make", [hidden_states, neighbors, unequal_ranges, two_groups])
 def test_draws_have_their_exact_law_given_the_real_variables(make):
     model = built(make)
@@ -215,6 +218,7 @@ def latent_counts(n=3):
     pm.Binomial("y", count[:, None], p, observed=np.array([[2, 1], [3, 4], [0, 1]])[:n])
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_without_a_bound_are_summed_far_enough(seed):
     """Against one site after the other, up to 400."""
@@ -297,6 +301,7 @@ def coal(y):
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_run_is_as_precise_as_without_discrete_variables():
     y, log_z, p = exact_coal()
     model = coal(y)
@@ -348,6 +353,7 @@ def test_a_given_posterior_is_read_without_its_discrete_variables():
     assert found.mcse < 0.02
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_raise_sums_out_what_is_not_given():
     """The labels of two data are summed out; the bound is on the evidence of a value of theta."""
     with pm.Model() as model:
@@ -398,6 +404,7 @@ def test_labels_have_their_exact_probabilities():
     assert (np.abs(drawn.mean(("chain", "draw")).values - exact) < 4.5 * errors).all()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_recursion_that_starts_at_what_a_label_selects_is_sampled():
     """The end of a slice in its loop has the shape of that start: MissingInputError before."""
     with pm.Model() as model:

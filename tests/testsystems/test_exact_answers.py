@@ -210,6 +210,7 @@ def check(system, density, beta, points, tolerance):
     np.testing.assert_array_less(np.abs(w @ (columns - exact)), 4.5 * error + tolerance)
 
 
+@pytest.mark.slow("compiles models of its own", every=17)
 @pytest.mark.parametrize(
     ("name", "beta"), [(name, beta) for name, case in CASES.items() for beta in case.betas]
 )
@@ -232,6 +233,7 @@ def test_agrees_with_forward_draws_at_small_beta(name):
     assert abs(log_mean - system.log_z(beta)) < 4.5 * mcse
 
 
+@pytest.mark.slow("compiles models of its own", every=8)
 @pytest.mark.parametrize("name", CASES)
 def test_path_starts_at_a_normalized_prior(name):
     system, _ = built(name)

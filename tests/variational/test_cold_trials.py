@@ -48,6 +48,7 @@ def fitted(model, start, n=1200, method="annealed", temperatures=(1.0, 300.0), *
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_trial_goes_on_where_heat_merges_parts():
     start = {"center": np.array([-3.0, 3.0])}
     both = fitted(two_peaks(), start, trials=1).tempering
@@ -60,6 +61,7 @@ def test_the_trial_goes_on_where_heat_merges_parts():
     assert (both.inverse_temperature[160:] == 1.0).all()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_trial_is_given_up_where_heat_leads_out_of_a_bad_start():
     model, start = models.two_wells()
     cold = fitted(model, start, n=2000, method="advi").tempering
@@ -69,6 +71,7 @@ def test_the_trial_is_given_up_where_heat_leads_out_of_a_bad_start():
     assert "given up" in repr(both.tempering)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("wins", [False, True])
 def test_a_fit_goes_on_from_where_the_better_one_ended(monkeypatch, wins):
     """The parameters at the first iteration of the last stage follow on those of the winner."""
@@ -105,6 +108,7 @@ def test_a_trial_that_is_not_finite_is_given_up(monkeypatch):
     assert np.isfinite(report.elbo)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_who_has_a_trial_by_default():
     with pm.Model() as model:
         mu = pm.Normal("mu")
@@ -136,6 +140,7 @@ def test_trials_are_halved_and_take_no_more_than_their_iterations(starts, n):
     assert sum(count * each for count, each in rounds) == n
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_trial_from_another_start_may_win():
     start, cool = {"center": np.array([-4.0, -4.0])}, [1.0, 1.01]
     alone = fitted(two_peaks(), start, trials=1, temperatures=cool)
@@ -171,6 +176,7 @@ def three_overlapping(seed):
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_annealed_fit_is_no_worse_than_pm_fit_and_says_what_happened():
     """All components merge, with heat and without; this is said, and which of both goes on."""
     model = three_overlapping(1)
@@ -193,6 +199,7 @@ def test_a_fit_that_still_moves_is_not_plainly_at_rest():
     assert elbo_drift(30.0 * noise).in_words == "as far as its noise tells"
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_advice_that_was_followed_is_not_given_again():
     with pytest.warns(pmt.TemperingWarning) as record:
         pmt.fit(

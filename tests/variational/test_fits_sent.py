@@ -32,6 +32,7 @@ def same(some, others):
     )
 
 
+@pytest.mark.slow("other processes")
 @pytest.mark.parametrize(
     ("method", "build"),
     [
@@ -55,6 +56,7 @@ def test_fits_of_workers_are_those_of_this_process_and_go_on_alike(method, build
     assert sent[0].hist.size == alone[0].hist.size > 60
 
 
+@pytest.mark.slow("other processes")
 def test_the_partition_function_is_computed_once(monkeypatch):
     calls, right = [], methods.log_partition
     monkeypatch.setattr(methods, "log_partition", lambda *a, **k: calls.append(a) or right(*a, **k))
@@ -64,6 +66,7 @@ def test_the_partition_function_is_computed_once(monkeypatch):
     assert {id(found) for found, *_ in calls} == {id(model)}  # a worker has a copy
 
 
+@pytest.mark.slow("other processes", quick=["2"])
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_start_that_fails_in_a_worker_ends_the_call_only_where_all_fail(monkeypatch, failing):
     calls, right = [], fitting.finish
@@ -103,6 +106,7 @@ def test_ctrl_c_keeps_the_fits_that_came_back(monkeypatch):
             pmt.fit(**arguments)
 
 
+@pytest.mark.slow("other processes")
 def test_what_cannot_be_sent_is_refused():
     class Broken(ThreadPoolExecutor):
         def submit(self, fn, /, *args, **kwargs):

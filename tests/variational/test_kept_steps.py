@@ -54,6 +54,7 @@ def compiled(monkeypatch):
     return seen
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(("build", "options"), CASES.values(), ids=list(CASES))
 def test_fits_of_one_model_are_those_of_new_models_and_go_on_alike(compiled, build, options):
     one = build()
@@ -74,6 +75,7 @@ def test_fits_of_one_model_are_those_of_new_models_and_go_on_alike(compiled, bui
     assert first.hist.size == 140
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_one_step_serves_all_methods_that_temper_alike(compiled):
     model = models.gaussian()
     for method in ("advi", "annealed", "variational_tempering"):
@@ -93,6 +95,7 @@ def write_into_observed(model):
     model.rvs_to_values[model["y"]].data[3] = 2.5
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("change", [add_potential, write_into_observed])
 def test_a_model_that_was_changed_is_compiled_anew(change):
     model, other = line(), line()
@@ -114,6 +117,7 @@ def fitted():
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(
     "options",
     [
@@ -131,6 +135,7 @@ def test_a_step_of_other_settings_is_another_one(compiled, fitted, options):
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_what_the_user_wrote_may_act_otherwise_the_next_time(compiled):
     model, rate = models.gaussian(), 0.05
 
@@ -144,6 +149,7 @@ def test_what_the_user_wrote_may_act_otherwise_the_next_time(compiled):
     assert not np.array_equal(models.contents(first), models.contents(second))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_threads_fit_one_model():
     model = models.gaussian()
     with ThreadPoolExecutor(3) as pool:
@@ -161,6 +167,7 @@ def test_threads_fit_one_model():
         np.testing.assert_array_equal(models.contents(ours), models.contents(alone))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_no_more_than_the_latest_are_kept(compiled, monkeypatch):
     monkeypatch.setattr(fit_step, "KEPT", 2)
     model = models.gaussian()
@@ -186,6 +193,7 @@ def test_a_step_of_another_compiler_is_kept_too(compiled):
     assert len(compiled) == 1
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_model_is_forgotten_with_all_of_its_steps():
     model = line()
     gone = weakref.ref(model)

@@ -46,6 +46,7 @@ def fit_of_pymc(minibatch, name):
     )
 
 
+@pytest.mark.slow("compiles models of its own", quick=["False-meanfield-options3"])
 @pytest.mark.parametrize(
     ("minibatch", "approx", "options"),
     [
@@ -99,6 +100,7 @@ def at_temperature_four(n=3000):
     return np.mean(track["mu"][late]), sd
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_likelihood_alone_is_tempered(monkeypatch):
     mean, sd = models.gaussian_posterior(0.25)
     found = at_temperature_four()
@@ -160,6 +162,7 @@ def test_vt_settles_at_the_exact_q_of_its_temperature(monkeypatch):
     assert total_variation(tempered_gaussian(data).tempering, data) > 0.5
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_vt_ends_at_one_on_well_specified_data_and_returns_the_posterior():
     rng = np.random.default_rng(3)
     data = rng.normal(0.2, models.SIGMA, 2000)
@@ -192,6 +195,7 @@ def test_a_common_normalizer_at_each_theta_is_the_global_one_where_it_is_constan
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_bernoulli_trap_the_temperature_stays_up_and_the_result_is_at_one():
     """Uniform prior, half of 1000 successes: the exact C(T) favors T > 1 on perfect data."""
     grid = np.geomspace(1.0, 10.0, 20)
@@ -221,6 +225,7 @@ def outliers():
     return data
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("prior", [None, (2.0, 1.0)])
 def test_lvt_gives_outliers_the_high_temperatures(prior):
     data = outliers()
@@ -248,6 +253,7 @@ def test_lvt_gives_outliers_the_high_temperatures(prior):
     np.testing.assert_allclose(report.q[-2], q.mean(axis=0), atol=0.02)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_lvt_of_minibatches_comes_to_the_same_temperatures():
     data = outliers()
     with pm.Model() as model:
@@ -306,6 +312,7 @@ def far_start(n=1000, **options):
     )
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_annealed_start_leaves_the_mode_that_the_papers_form_stays_in():
     """The paper's form takes the misfit for noise at once; the floor is kept, then given up."""
     hot, paper = (
@@ -320,6 +327,7 @@ def test_an_annealed_start_leaves_the_mode_that_the_papers_form_stays_in():
     assert hot.inverse_temperature[499] > 0.2  # equation (9) alone by then
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_start_that_fails_ends_the_call_only_where_all_fail(monkeypatch, failing):
     """The first start, which is the user's, is the one that fails; and then both."""
@@ -341,6 +349,7 @@ def test_a_start_that_fails_ends_the_call_only_where_all_fail(monkeypatch, faili
     assert len(fit.restarts) == 1
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_restarts_keep_all_fits_and_return_the_best():
     best = far_start(500, restarts=4, first_temperatures="uniform")
     assert len(best.restarts) == 4
@@ -354,6 +363,7 @@ def test_restarts_keep_all_fits_and_return_the_best():
         far_start(500, restarts=0)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(
     "method", ["advi", "annealed", "variational_tempering", "local_variational_tempering"]
 )

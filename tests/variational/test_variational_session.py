@@ -29,6 +29,7 @@ def fits():
     }
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_fit_that_goes_on_is_the_long_fit():
     options = {"model": models.gaussian(), "method": "advi", "obj_optimizer": ADAM, **FAST}
     long = pmt.fit(1500, **options)
@@ -38,6 +39,7 @@ def test_a_fit_that_goes_on_is_the_long_fit():
     np.testing.assert_array_equal(short.tempering.elbo_history, long.tempering.elbo_history)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_last_stage_goes_on_until_the_elbo_is_at_rest(monkeypatch):
     slow = {"obj_optimizer": pm.adam(learning_rate=0.002), **FAST}
     compiled = []
@@ -115,6 +117,7 @@ def test_a_loss_that_is_not_finite_keeps_the_best_parameters(method):
     assert approx.params[0].get_value()[0] > -0.9  # it had moved by then
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_first_loss_that_is_not_finite_is_refused():
     with pytest.raises(pmt.exceptions.LikelihoodError, match="at the first iteration"):
         pmt.fit(100, "advi", cliff(-30.0), **FAST)
@@ -221,6 +224,7 @@ def test_what_is_no_fit_is_refused():
             function(approx)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_ordered_prior_has_its_orderings_counted():
     """Two ordered standard normals, y ~ N(sum, 1) at 0.5: the same evidence as unordered."""
     with pm.Model() as model:
@@ -236,6 +240,7 @@ def test_an_ordered_prior_has_its_orderings_counted():
     assert report.evidence.mcse < 0.1
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_improper_prior_has_no_evidence():
     with pm.Model() as model:
         mu = pm.Flat("mu")
@@ -278,6 +283,7 @@ def test_history_of_the_untempered_elbo_is_that_of_the_report(fits):
     assert "converged" in repr(report)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_picture_shows_elbo_and_temperature(fits):
     pc = pmt.plot_annealing(fits, backend="none")
     _, inverse = points(drawn(pc, "inverse_temperature", "inverse_temperature", part="1"))

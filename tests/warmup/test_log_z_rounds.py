@@ -125,6 +125,7 @@ N, REPEATS = 1000, 200
 """800 squares in a size: its sd is 0.05."""
 
 
+@pytest.mark.slow("repeats")
 @both
 def test_the_errors_have_the_asymptotic_covariance_and_decay_as_1_over_t(method):
     # sd 0.05, and some 0.1 for what is not yet asymptotic: Wang-Landau forgets its halvings as 1/t.
@@ -135,6 +136,7 @@ def test_the_errors_have_the_asymptotic_covariance_and_decay_as_1_over_t(method)
     assert 8 * short / long > 5.5  # the variance, in 8 times the length
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_chains_of_sams_are_together_as_precise_as_those_of_rts():
     # Four chains each, at equal work; sd 0.05 to 0.07.
     plan = exact_plan()
@@ -152,6 +154,7 @@ def test_chains_of_sams_are_together_as_precise_as_those_of_rts():
         assert 0.7 < size(np.array(found), 4 * N, False) < 1.3
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_halving_alone_ends_on_a_plateau():
     # The planted bug of Wang-Landau: no 1 / t gains.
     short, long = (adapted("wang_landau", n, 100, factor=0.0) for n in (N, 8 * N))
@@ -159,6 +162,7 @@ def test_halving_alone_ends_on_a_plateau():
     assert size(long, 8 * N, True) > 4.0
 
 
+@pytest.mark.slow("compiles models of its own", quick=["-1.0-100.0"])
 @pytest.mark.parametrize(("factor", "least"), [(3.0, 1.45), (-1.0, 100.0)])
 def test_a_wrong_gain_is_seen(factor, least):
     # Planted bugs of SAMS: too large, 9 / 5 of the variance in the end, and the wrong sign.
@@ -314,6 +318,7 @@ def test_long_paths_are_climbed_from_flat_weights(method):
     assert np.abs(found.ladder.log_z - exact).max() < 0.8
 
 
+@pytest.mark.slow("repeats")
 @both
 def test_the_stated_error_of_what_follows_is_the_real_one(method):
     # sd of 150 z-scores: its own sd is 0.06. Adaptive draws in the estimate would show here.
@@ -344,6 +349,7 @@ def sampled(**kwargs):
     )
 
 
+@pytest.mark.slow("compiles models of its own", quick=["wang_landau-prior"])
 @pytest.mark.parametrize("reference", ["prior", "auto"])
 @both
 def test_both_legs_of_a_run_use_it(method, reference):

@@ -38,6 +38,7 @@ def particles(kernel, n=256, seed=1):
     return place(prior, on_all(kernel, DIM), xs, rng)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_metric_of_a_normal_posterior_is_exact():
     prior, _, covariance = regression()
     scale, (cov,) = metric_of(prior, particles(HMC()), 1.0, np.ones(DIM))

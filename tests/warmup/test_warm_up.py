@@ -247,6 +247,7 @@ def passes_in_many_dimensions(n=8):
     return np.array([one.log_z[-1] for one in passes]) - wide.log_evidence
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("planted", [False, True])
 def test_particles_do_not_tell_their_own_metric_in_many_dimensions(planted, monkeypatch):
     """Unbiased estimates of Z are too high by a factor of c with a probability of 1 / c at most.
@@ -262,6 +263,7 @@ def full_step(log_z, off, error):
     return log_z + off - off[0], True
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("planted", [False, True])
 def test_a_first_round_that_ends_before_the_posterior_does_not_strand_the_chains(
     planted, monkeypatch

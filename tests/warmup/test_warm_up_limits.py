@@ -193,6 +193,7 @@ def test_a_round_in_good_time_is_as_without_a_limit(plan, method):
         np.testing.assert_array_equal(*(getattr(learned, name) for learned in both))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_warm_up_that_is_cut_short_says_where(smallest_pieces):
     def warmed(most):
         return warm_up.warm_up(

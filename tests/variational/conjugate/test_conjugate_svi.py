@@ -394,6 +394,7 @@ def test_a_callback_sees_every_iteration_and_changes_nothing():
     assert np.array_equal(svi(model, data, **options).lam[0], fit.lam[0])
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_components_that_became_equal_part_again():
     """Of one variable, T = 5 is where two Gaussians of this distance merge, and where VT stays."""
     x = np.random.default_rng(1).normal(size=(200, 1))

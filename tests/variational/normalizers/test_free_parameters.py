@@ -300,6 +300,7 @@ def line_with(outliers_at):
     return model
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_common_location_costs_one_integral_for_all_data():
     def value(model, slope):
         total, needed = normalizer(model)

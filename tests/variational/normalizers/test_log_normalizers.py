@@ -141,6 +141,7 @@ def faults(name, seed):
     return {T: error for T, error in errors.items() if not abs(error) < TOLERANCE}
 
 
+@pytest.mark.slow("compiles models of its own", every=4)
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_normalizers_of_densities_are_their_integrals(name):
     assert not faults(name, seed=1)
@@ -210,6 +211,7 @@ DISCRETE = {
 }
 
 
+@pytest.mark.slow("compiles models of its own", every=6)
 @pytest.mark.parametrize("name", DISCRETE)
 def test_normalizers_of_counts_are_their_sums(name):
     make, values = DISCRETE[name]
@@ -225,6 +227,7 @@ def test_sums_see_a_window_that_is_too_short():
         assert abs(log_c(10.0) - log_sum(density, values, 10.0)) > TOLERANCE
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_sums_see_a_tail_that_is_thinned_out_too_much():
     for case, name, value in [
         ("long tail, mixture", "STEP", 1.5),
@@ -253,6 +256,7 @@ def test_a_poisson_of_huge_rate_goes_over_into_a_normal():
     assert value == pytest.approx(float(normal), abs=1e-6)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["narrow and wide"])
 @pytest.mark.parametrize(
     ("rv", "cuts"),
     [
@@ -363,6 +367,7 @@ def test_multivariate_closed_forms():
     assert compiled_value(rv, T) == pytest.approx(expected + log_det, abs=TOLERANCE)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["<lambda>-2.5_1"])
 @pytest.mark.parametrize(
     ("make", "limit"),
     [
@@ -394,6 +399,7 @@ def test_quadrature_finds_out_that_an_integral_is_infinite():
     assert compiled_value(rv, 4.5) == np.inf
 
 
+@pytest.mark.slow("compiles models of its own", quick=["<lambda>0"])
 @pytest.mark.parametrize(
     "make",
     [
@@ -448,6 +454,7 @@ def test_one_temperature_by_element():
     assert values[0] == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.slow("compiles models of its own", every=4)
 @pytest.mark.parametrize("mu", [2.0, 1e-6, 1e-13, 1e-15, 1e-17, 1e-40])
 @pytest.mark.parametrize("alpha", [None, 2.5])
 def test_counts_above_zero_of_any_small_rate(mu, alpha):
@@ -475,6 +482,7 @@ def test_quadrature_refuses_a_density_that_is_not_one():
         compiled_value(rv, 2.0)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_quadrature_integrates_a_custom_density():
     rv = pm.CustomDist.dist(
         np.array(1.7),
@@ -485,6 +493,7 @@ def test_quadrature_integrates_a_custom_density():
     assert compiled_value(rv, 4.0) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_what_has_no_normalizer_is_refused():
     rv = pm.StickBreakingWeights.dist(1.0, K=3)
     rv.name = "w"

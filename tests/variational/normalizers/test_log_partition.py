@@ -58,6 +58,7 @@ def test_mixture_of_an_observed_assignment_is_that_of_the_paper():
     np.testing.assert_allclose(pmt.variational.log_partition(model, T).log_c, expected, atol=1e-6)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_bernoulli_with_a_uniform_prior():
     with pm.Model() as model:
         p = pm.Uniform("p", 0.0, 1.0)
@@ -76,6 +77,7 @@ def test_bernoulli_with_a_uniform_prior():
         assert value == pytest.approx(top + np.log(inside), abs=1e-7)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_free_scale_where_an_average_over_draws_is_nonsense():
     expected = normal_part(N) + half_normal_part(N, 1.5)
     result = pmt.variational.log_partition(gaussian(1.5), T)
@@ -101,6 +103,7 @@ def test_minibatches_count_all_data():
     np.testing.assert_allclose(result.log_c, whole, atol=1e-5)
 
 
+@pytest.mark.slow("repeats")
 def test_annealed_averages_are_right_within_their_error():
     groups = np.repeat([0, 1], [50, 5])
     with pm.Model() as model:
@@ -129,6 +132,7 @@ def test_error_of_the_mean_of_groups():
     assert 0.95 < (values[:, 0] / values[:, 1]).std() < 1.2
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("prior", ["HalfCauchy", "InverseGamma"])
 def test_infinite_averages_are_refused(prior):
     with pm.Model() as model:
@@ -147,6 +151,7 @@ def test_infinite_averages_are_refused(prior):
         pmt.variational.log_partition(model, [finite, 1.05, 2.0])
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_infinite_average_along_several_variables_is_refused():
     with pm.Model() as model:
         tau = pm.HalfCauchy("tau", 1.0)
@@ -156,6 +161,7 @@ def test_an_infinite_average_along_several_variables_is_refused():
         pmt.variational.log_partition(model, [2.0])
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("power", [2, 3])
 def test_an_infinite_average_where_scales_grow_at_different_rates_is_refused(power):
     """At T = 2, C has E sigma ~ E tau^power: infinite, though along sigma = tau it falls."""
@@ -178,6 +184,7 @@ def test_falls_of_the_integrand():
     assert not grows(np.where(r < 8, r, np.nan), r, 1)  # not known
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_heavy_tails_of_the_likelihood_name_the_largest_temperature():
     with pm.Model() as fixed:
         pm.StudentT("y", nu=3.0, mu=pm.Normal("mu"), sigma=1.0, observed=np.zeros(4))
@@ -262,6 +269,7 @@ def test_fine_grids_are_interpolated_closely(n, largest):
         assert np.abs(through(np.log(grid)) - log_c(grid)).max() > 2e-3
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_what_takes_long_is_told_beforehand_or_refused(monkeypatch, caplog):
     with pm.Model() as model:
         sigma = pm.HalfNormal("sigma", 1.5, shape=2)

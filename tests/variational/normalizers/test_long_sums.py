@@ -82,6 +82,7 @@ def found(name):
     return pytensor.function([T], value, mode="FAST_COMPILE")
 
 
+@pytest.mark.slow("compiles models of its own", quick=["two"])
 @pytest.mark.parametrize("name", CASES)
 def test_long_sums_are_those_of_all_terms(name):
     log_c = found(name)
@@ -117,6 +118,7 @@ def test_sums_reach_as_far_as_the_parameters_ask_for():
         assert float(slope) * n == pytest.approx(2 / T - 1, abs=1e-6)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_an_average_that_is_infinite_is_told_from_a_sum_that_is_long():
     """The normalizer of a negative binomial rises as shape^(2/T - 1) toward a shape of zero.
 

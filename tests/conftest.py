@@ -60,8 +60,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         collect_garbage()
 
 
-# The first file compiles most of the package's loops, and those of the folder after it compile none
-# of them: so two workers with empty caches do not compile the same ones side by side. Then the files
+# The first file compiles most of the package's loops, and those of the folder after it compile
+# none: so two workers with empty caches do not compile the same ones side by side. Then the files
 # that take longest, so that no worker is left alone with one at the end.
 FIRST = (
     "test_front_doors.py",

@@ -81,7 +81,7 @@ def test_evidence_is_that_of_enumeration(method, name):
     assert abs(evidence.log_z - exact) < 4.0 * evidence.mcse
 
 
-@pytest.mark.slow("compiles models of its own", quick=["labels"])
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore:The draws come without their log density")
 @pytest.mark.parametrize("name", MODELS)
 def test_bounds_hold_the_exact_value_between_them(name):

@@ -135,6 +135,7 @@ def test_a_missing_determinant_is_seen(target, monkeypatch):
     assert abs(z_scores(target, 3).mean()) > 10.0
 
 
+@pytest.mark.slow("repeats")
 def test_draws_of_one_mode_alone_leave_no_error(target):
     """Planted: the first indicator is in in all draws. The proposal finds what they lack."""
     rng = np.random.default_rng(5)
@@ -169,6 +170,7 @@ def test_a_bridge_that_takes_long_is_not_made(monkeypatch, limit):
     assert "unbridged_mcse" not in pmt.log_marginal_likelihood(short).details
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_selection_of_draws_has_the_value_of_its_chains(run):
     half = run.isel(draw=slice(0, 500))
     assert "unbridged_mcse" not in pmt.log_marginal_likelihood(half, method="rts").details
@@ -185,6 +187,7 @@ def test_more_draws_have_a_bridge_of_their_own(run):
     assert abs(found.log_z - LOG_Z) < 4 * found.mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_indicators_have_their_exact_probabilities(run):
     """Within 4.5 errors by the effective sample size, of 4 indicators (3e-5)."""
     from arviz_stats import ess
@@ -194,6 +197,7 @@ def test_indicators_have_their_exact_probabilities(run):
     assert (np.abs(z.mean(("chain", "draw")).values - INCLUDED) < 4.5 * errors).all()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_bridge_that_contradicts_the_chains_is_told(run):
     chains = pmt.log_marginal_likelihood(run, method="rts")
     off = with_bridge(chains, (chains.log_z + 6 * chains.mcse, 0.001))

@@ -301,7 +301,7 @@ def mean_model():
     return model, float(exact), y.sum() / precision, precision**-0.5
 
 
-@pytest.mark.slow("compiles models of its own", quick=["pymc"])
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", ["pymc", "nutpie"])
 def test_nuts_draws_end_to_end(mean_model, name):
     model, exact, *_ = mean_model

@@ -76,6 +76,7 @@ def test_the_stated_error_is_the_real_one(case):
     assert abs(z.mean()) < 4 / np.sqrt(REPEATS)
 
 
+@pytest.mark.slow("repeats")
 def test_the_stated_error_of_a_mixture_is_the_real_one():
     z = z_scores("mixture", 60)
     assert abs(z.std() - 1.0) < 4 / np.sqrt(120)

@@ -177,6 +177,7 @@ def test_a_run_with_a_cross_check_that_disagrees_is_not_ok():
     assert pmt.log_marginal_likelihood(run).to_json() == plain.to_json()
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_without_their_density_are_unchecked():
     """Nothing tells whether they are draws of the model, and with another prior log Z is wrong."""
     own, other = normal_mean(1.0), normal_mean(3.0)

@@ -261,7 +261,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("files")
 
 
-@pytest.mark.slow("other processes", every=36)
+@pytest.mark.slow("compiles models of its own", quick=["tempered-log Z"])
 @pytest.mark.filterwarnings(
     "ignore:.*rests on draws around the fit:pymc_tempering.TemperingWarning",
     "ignore:There is one chain:pymc_tempering.TemperingWarning",  # that of a stored fit
@@ -278,6 +278,7 @@ def test_it_works_or_a_sentence_names_what_does(name, want, folder):
             WANTS[want](name, folder)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings(
     "ignore:.*rests on draws around the fit:pymc_tempering.TemperingWarning"
 )

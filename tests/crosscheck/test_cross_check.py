@@ -64,6 +64,7 @@ def alarms(repeats=REPEATS, **arguments):
 INDEPENDENT = {name: (OWN, mcse) for name, (_, mcse) in ERRORS.items()}
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize(
     "arguments",
     [{"shared": 0.9}, {"shared": -1.0}],

@@ -48,6 +48,7 @@ def test_false_alarms_are_at_most_as_many_as_stated(law):
     assert share_of_alarms(ALPHA, **law) <= ALPHA + 4 * np.sqrt(ALPHA * (1 - ALPHA) / REPEATS)
 
 
+@pytest.mark.slow("repeats")
 def test_too_many_false_alarms_are_seen():
     # The planted bugs: correlated draws taken for independent, looks of a group likewise.
     bound = ALPHA + 4 * np.sqrt(ALPHA * (1 - ALPHA) / REPEATS)

@@ -109,6 +109,7 @@ def far_off(z):
     return np.mean(np.abs(z) > 2.0) > 0.0455 + 4.0 * np.sqrt(0.0455 / z.size)
 
 
+@pytest.mark.slow("repeats", every=3)
 @pytest.mark.parametrize("toy", ["gauss", "gamma"])
 @pytest.mark.parametrize("method", TI_RULES)
 def test_error_of_ti_covers_log_z_itself_on_any_ladder(method, toy):

@@ -148,6 +148,7 @@ def test_expectation_of_a_model_is_the_exact_one(kept):
         pmt.sample(10, keep="everything")
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_kept_states_show_the_reference_too(kept):
     """Without a floor of the probability none are kept where beta = 1 has next to no weight."""
     hot = kept[1]["tempering_states"].to_dataset()

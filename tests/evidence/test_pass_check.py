@@ -202,6 +202,7 @@ def run():
     )  # fmt: skip
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_run_says_which_looks_arrived_and_how_high_they_ended():
     group = run()["tempering_check"].to_dataset()
     assert group["arrived"].dtype == bool
@@ -214,6 +215,7 @@ def test_a_run_says_which_looks_arrived_and_how_high_they_ended():
     np.testing.assert_allclose(group["log_likelihood"], ends.log_likelihood, rtol=1e-10)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_run_says_what_its_passes_were():
     check, attrs = estimate_quietly(run()).check, run()["tempering"].attrs
     assert check.n_passes == attrs["passes"] >= 3

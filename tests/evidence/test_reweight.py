@@ -87,6 +87,7 @@ def test_errors_that_forget_the_covariance_are_found(kind):
     assert z[:, 0].std() < (0.9 if kind == "draws" else 0.7)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_scale_the_wrong_way_round_is_found(monkeypatch):
     plain = change_of
     monkeypatch.setattr("test_reweight.change_of", lambda x: plain(x, 1.0 / FACTORS))
@@ -94,6 +95,7 @@ def test_a_scale_the_wrong_way_round_is_found(monkeypatch):
     assert not sound(z)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_forgotten_normalizing_constant_is_found(monkeypatch):
     """Planted: the density of b / c without its 1 / c."""
     plain = change_of
@@ -110,6 +112,7 @@ def test_states_without_weights_are_found(monkeypatch):
     assert not sound(z)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_all_states_are_worth_more_than_the_draws():
     at = [0, 1]
     errors = {

@@ -192,14 +192,19 @@ def test_a_model_with_kernels_of_the_users_own_stays_as_it_is():
     assert sampled_model(model, None, None, "prior") is model
 
 
-@pytest.fixture(scope="module", params=[unknown_scales, counts, not_centered, process])
+SLOW = [
+    pytest.param(kind, marks=pytest.mark.slow("compiles models of its own"))
+    for kind in (unknown_scales, counts, process)
+]
+
+
+@pytest.fixture(scope="module", params=[not_centered, *SLOW])
 def field(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(find, "LEAST_DIM", FEWER)
         return find_field(build(request.param))
 
 
-@pytest.mark.slow("compiles models of its own")
 def test_white_states_come_back(field):
     rng = np.random.default_rng(5)
     others = field.start[field.others] + 0.3 * rng.normal(size=field.others.size)
@@ -328,7 +333,7 @@ def log_z_of_process(noise):
     return logsumexp(terms) + np.log(np.ptp(log_length) * np.ptp(log_scale) / 40**2)
 
 
-@pytest.mark.slow("other processes")
+@pytest.mark.slow("compiles models of its own")
 def test_log_z_of_a_process_of_unknown_length(monkeypatch):
     monkeypatch.setattr(find, "LEAST_DIM", FEWER)
     model = build(lambda: process(0.4))
@@ -394,6 +399,7 @@ def test_a_walk_that_is_written_by_its_steps_has_neighbors_along_their_sums():
     assert len(field.curvature.moves) < 10
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("axis", [0, 1])
 def test_sums_come_back_and_carry_slopes_over(axis):
     rng, n = np.random.default_rng(8), 14

@@ -96,10 +96,7 @@ def not_a_mapping(state, beta, rng):
     return 1.0
 
 
-@pytest.mark.slow(
-    "compiles models of its own",
-    quick=["nowhere-'nowhere' returned a state whose density is zero or not a number"],
-)
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(
     ("move", "message"),
     [
@@ -116,6 +113,7 @@ def test_a_move_that_breaks_the_contract_is_named(move, message):
         run(model, {"mu": pmt.kernels.CustomKernel(move)})
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_fitted_reference_is_refused_where_a_kernel_knows_the_prior_only():
     with pytest.raises(ValueError, match="'block_gibbs' only knows the path from the prior"):
         pmt.sample(

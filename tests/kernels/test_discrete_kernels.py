@@ -119,6 +119,7 @@ def law_pvalue(name, beta, seed, n=6000, times=2, transition=None):
     return stats.chisquare(found[kept], expected[kept]).pvalue, (start != end).mean()
 
 
+@pytest.mark.slow("repeats", every=2)
 @pytest.mark.parametrize("beta", BETAS)
 @pytest.mark.parametrize("name", ROWS)
 def test_exact_draws_keep_their_law(name, beta):

@@ -163,6 +163,7 @@ def test_the_density_keeps_its_data_alive():
     assert len(junk) == 200
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_compiled_loops_and_python_call_the_same_density():
     path = compile_path(regression(1))
     log_reference, log_ratio = evaluate_draws(path, XS[:, :8])

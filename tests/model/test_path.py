@@ -76,6 +76,7 @@ def test_gradients_are_those_of_pymc_and_of_differences(name):
             np.testing.assert_allclose((high - low) / 2e-5, grads[:, i], rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["downstream"])
 @every_model
 def test_ravel_and_unravel_are_inverse_and_labels_name_elements(name):
     model, path, _ = compiled(name)
@@ -123,6 +124,7 @@ def test_reference_draws_have_the_law_of_the_prior():
             assert stats.ks_2samp(mine, other).pvalue > 1e-4, variable
 
 
+@pytest.mark.slow("repeats")
 def test_reference_draws_of_a_covariance_matrix_have_the_law_of_the_prior():
     # KS p > 1e-4 in three tests: false alarm 3e-4, seed fixed
     first, cross, second = constrained("covariance")["packed"].T
@@ -146,6 +148,7 @@ def overlap(name, n=4000):
     return weights.mean(), weights.std() / np.sqrt(len(weights))
 
 
+@pytest.mark.slow("compiles models of its own", quick=["downstream"])
 @every_model
 def test_reference_draws_have_the_density_that_the_path_states(name):
     # |z| < 4: false alarm 6e-5 a model, seed fixed
@@ -235,6 +238,7 @@ def test_reference_draws_are_fresh_and_reproducible():
     np.testing.assert_array_equal(np.concatenate([first, second]), again)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_checking_the_reference_says_nothing_about_sound_models():
     for name in MODELS:
         check_reference(compiled(name)[2])

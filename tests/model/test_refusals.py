@@ -33,6 +33,7 @@ def data_set_again():
     return model
 
 
+@pytest.mark.slow("compiles models of its own", quick=["sample"])
 @pytest.mark.parametrize("door", DOORS)
 def test_data_that_do_not_fit(door):
     with pytest.raises(ModelError, match=r"log density of 'y' cannot be computed: .*set_data"):

@@ -54,6 +54,7 @@ def draws(request):
     )
 
 
+@pytest.mark.slow("compiles models of its own", quick=["dependent"])
 def test_draws_come_back_through_the_transforms(draws):
     model, layout, x, idata = draws
     found = unconstrained_draws(idata, model, layout)
@@ -64,6 +65,7 @@ def test_draws_come_back_through_the_transforms(draws):
     np.testing.assert_allclose(found, x, atol=1e-9)
 
 
+@pytest.mark.slow("compiles models of its own", quick=["dependent"])
 def test_the_order_of_dimensions_does_not_matter(draws):
     model, layout, _, idata = draws
     names = [rv.name for rv in model.free_RVs]

@@ -48,6 +48,7 @@ def of_pymc(dist, x):
     return pm.logp(rv, pt.as_tensor(x)).sum()
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_densities_are_those_of_pymc():
     ours, theirs, labels = [], [], []
@@ -68,6 +69,7 @@ def test_densities_are_those_of_pymc():
     assert not far
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_density_off_by_a_constant_is_found():
     """PyMC leaves out a constant of CAR, which its draws do not know."""
     dist = constants("CAR", 1)
@@ -77,6 +79,7 @@ def test_a_density_off_by_a_constant_is_found():
     assert exact - theirs == pytest.approx(-0.5 * np.log(2 * np.pi / np.array([1, 2, 1])).sum())
 
 
+@pytest.mark.slow("repeats")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_constant_of_icar_is_that_of_a_normal_law(seed):
     """PyMC leaves out one that depends on the scale; what depends on x is the same."""
@@ -97,7 +100,7 @@ IMPROPER = {each.name for each in (*CONSTANT, *MIXED)} | {
 }
 
 
-@pytest.mark.slow("compiles models of its own", every=5)
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", [n for n in FAMILIES if n not in IMPROPER])
 def test_single_values_have_probability_one(name):
     dist = constants(name, 3)
@@ -190,6 +193,7 @@ def conjugate():
     yield "zero sum", (Unknown("x", NORMAL, (3,), "zero_sum"), Observed("y", law, Y)), exact
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(
     ("name", "items", "exact"), list(conjugate()), ids=lambda v: v if isinstance(v, str) else ""
 )
@@ -204,6 +208,7 @@ CHARTED = [name for name in PROPER if (is_image(constants(name, 3)) if name in V
                                        else not FAMILIES[name].discrete)]  # fmt: skip
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", CHARTED)
 def test_coordinates_keep_densities(name):
     """What a prior's coordinates say of its density is the density times the volume."""
@@ -216,7 +221,7 @@ def test_coordinates_keep_densities(name):
     assert logs[0] == pytest.approx(log_density(item.dist, x, {})[0] + volume, abs=1e-4)
 
 
-@pytest.mark.slow("compiles models of its own", every=10)
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("name", PROPER)
 def test_two_ways_agree(name):
     """Integrals, and draws of the prior; of 150,000 sound pairs one is beyond 4.5."""
@@ -230,6 +235,7 @@ def test_two_ways_agree(name):
     assert abs(exact.log_value - drawn.log_value) < 4.5 * error + 1e-9
 
 
+@pytest.mark.slow("repeats")
 def test_a_truth_that_the_draws_deny_has_their_distance_as_its_error():
     items = next(items for name, items, _ in conjugate() if name == "beta")
     program, exact = Program(0, items), truth_of(Program(0, items))
@@ -238,6 +244,7 @@ def test_a_truth_that_the_draws_deny_has_their_distance_as_its_error():
     assert checked(program, wrong).error == pytest.approx(0.05, abs=0.01)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_something_is_observed():
     rng = np.random.default_rng(5)
     for _ in range(30):
@@ -245,6 +252,7 @@ def test_something_is_observed():
         assert all(np.isfinite(np.asarray(term.data, float)).any() for term in terms)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_free_wishart_has_constants():
     """PyMC cannot write its density else."""
     rng = np.random.default_rng(5)
@@ -253,6 +261,7 @@ def test_a_free_wishart_has_constants():
     assert not any(list(dist.links()) for dist in dists if dist.family == "Wishart")
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("dim", [1, 2, 3, 4])
 def test_narrow_modes_are_met(dim):
     """Two states, each with a mode that is narrower than a hundredth of its distance from 0."""
@@ -269,6 +278,7 @@ def test_narrow_modes_are_met(dim):
     assert found.error < 0.02
 
 
+@pytest.mark.slow("repeats")
 def test_a_mode_that_is_lost_shows_in_the_error(monkeypatch):
     monkeypatch.setattr(cubature, "high_points", lambda log_f, starts, rng: starts)
 
@@ -289,6 +299,7 @@ def test_a_seed_names_a_program():
     assert len(set(first)) == len(first)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_subjects_are_the_distributions_of_pymc():
     without = {
         "Continuous", "Discrete", "Distribution", "SymbolicRandomVariable",  # bases of others

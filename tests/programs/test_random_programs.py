@@ -11,7 +11,7 @@ SEEDS = (1, 3, 8, 9, 12, 14, 15, 17, 20, 22, 23, 26, 10072, 10144, 10332)
 error, or a wrong refusal)."""
 
 
-@pytest.mark.slow("random models", quick=["17"])
+@pytest.mark.slow("random models")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_program_is_answered(seed):

@@ -128,6 +128,7 @@ def test_a_copied_mixture_is_the_same_in_all_labelings(prior):
     np.testing.assert_allclose(one_labeling(every).log_t(xs), one.log_t(xs))
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_come_back_to_one_labeling(prior):
     rng = np.random.default_rng(2)
     narrow = random_mixture(prior.path.dim, rng)
@@ -140,6 +141,7 @@ def test_draws_come_back_to_one_labeling(prior):
     assert np.unique(np.round(relabeled(every, back) - back, 9)).size == 1
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_draws_are_brought_near_each_other(prior):
     rng = np.random.default_rng(3)
     own = np.array([0.5, -0.5, -4.0, 0.0, 5.0]) + 0.3 * rng.normal(size=(300, 5))

@@ -153,6 +153,7 @@ def test_unconstrained_draws_have_the_law_of_their_family(family):
     assert stats.kstest(draws[:, i], FAMILIES[family][1]).pvalue > P_MIN
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("far", [True, False])
 def test_no_draw_is_lost_and_each_has_a_density_and_a_gradient(far):
     prior, draws = together(far)
@@ -170,6 +171,7 @@ def log_slope(family, x):
     return np.log((cdf(np.array([x + step])) - cdf(np.array([x - step])))[0] / (2 * step))
 
 
+@pytest.mark.slow("compiles models of its own", quick=["half-Cauchy, not far"])
 @every_family
 def test_densities_are_the_slopes_of_the_exact_cdf(family):
     """From the median to the quantiles 5 to 95 %; the Jacobian is in them."""
@@ -181,6 +183,7 @@ def test_densities_are_the_slopes_of_the_exact_cdf(family):
     np.testing.assert_allclose(np.diff(log_reference), np.diff(exact), atol=1e-4)
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("far", [True, False])
 def test_the_constants_of_the_densities_are_those_of_the_exact_cdf(far):
     prior, draws = together(far)
@@ -297,6 +300,7 @@ def test_joint_draws_through_parents_have_the_joint_law(chain):
         assert stats.kstest(np.ravel(step(*chain_columns(chain))), "uniform").pvalue > P_MIN
 
 
+@pytest.mark.slow("repeats")
 def test_the_scale_of_many_children_has_the_law_of_its_children_too():
     """Elements of one lognormal variable share their scale, and no more than that."""
     s, first, second = chain_columns("lognormal of half-Cauchy")

@@ -81,6 +81,7 @@ def test_the_draws_are_those_of_a_longer_run(runs, model, tmp_path, name, form):
         back.close()
 
 
+@pytest.mark.slow("interrupts and restarts")
 def test_what_is_noticed_at_the_new_draws_makes_the_verdict(runs, model, monkeypatch):
     """Planted: with the attribute of the old draws alone, nothing is found."""
     short, finding = runs("prior", 300), Finding("sum_without_end", "n", "20", "unchecked")

@@ -61,6 +61,7 @@ def sizes(monkeypatch):
     return out
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_every_mode_has_its_component_and_the_metric_is_that_of_a_mode(twenty):
     """The standard deviation within a mode is 0.1 on (0, 10), that over all modes about 3."""
     plan = chosen(twenty)

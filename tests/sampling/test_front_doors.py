@@ -86,6 +86,7 @@ def test_the_default_reference_keeps_log_z_and_says_how_sure_it_is(door, name):
     assert np.abs(scores(idata, system(name).moments(1.0))).max() < 5.0
 
 
+@pytest.mark.slow("compiles models of its own", quick=["sample-two_modes"])
 @every_system
 @pytest.mark.parametrize("door", ["step", "sample"])
 def test_draws_have_the_exact_moments(door, name):
@@ -93,6 +94,7 @@ def test_draws_have_the_exact_moments(door, name):
     assert np.abs(scores(run(door, name), system(name).moments(1.0))).max() < 5.0
 
 
+@pytest.mark.slow("repeats")
 @every_system
 def test_draws_of_both_doors_have_one_law(name):
     # KS of draws thinned by their ESS, p > 1e-4 per system, seeds fixed
@@ -250,6 +252,7 @@ def test_what_is_kept_is_what_was_asked():
     assert "rb_weight" in idata.sample_stats
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize("reference", ["prior", "fitted"])
 def test_the_step_pickles_and_goes_on_where_it_was(reference):
     model = system("gaussian").model

@@ -32,6 +32,7 @@ from pymc_tempering.sampling import (
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, first_fit
+from pymc_tempering.sampling.precompile import compile_loops
 from pymc_tempering.warmup.annealed_pass import anneal
 
 NEEDLE_SD = 1 / 30
@@ -253,6 +254,7 @@ def test_after_the_deadline_the_search_ends_with_its_first_round():
 
 def test_an_annealed_pass_that_the_deadline_has_cut_gives_no_looks():
     of, kernel = compiled("gaussian"), on_all(HMC(), 2)
+    compile_loops(of.path, kernel, Options())
     job = Job(of, kernel, Options(), np.random.default_rng(1), deadline=PAST)
     chosen = auto.choose_plan(job)
     assert all(one.betas.tolist() == [0.0, 1.0] for one in chosen.passes.each)

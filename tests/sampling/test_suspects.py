@@ -239,6 +239,7 @@ def show(monkeypatch, spike, n=1):
     monkeypatch.setattr(searching, "take_looks", looks)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_spike_would_be_a_suspect(spike):
     of = compile_model(spike.model)
     heights = evaluate_states(of, spike.mode_centers).log_target

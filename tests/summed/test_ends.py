@@ -79,6 +79,7 @@ def test_a_sum_that_is_too_short_is_made_longer_and_the_run_is_made_again(monkey
     assert 700 < origin_of(sum_out(model)).ends["n"] < 2000
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_sum_that_stays_too_short_leaves_no_ok(monkeypatch):
     without_scan(monkeypatch)
     monkeypatch.setattr(choose_plan, "check_ends", lambda findings: None)

@@ -27,6 +27,7 @@ def below_zero(size):
 NOTE = Finding("not_summed", "'z'", "a term depends on more than two of its elements")
 
 
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore:R-hat")  # of few draws
 def test_every_result_has_a_note():
     model = three_together()

@@ -324,6 +324,7 @@ def test_a_run_is_as_precise_as_without_discrete_variables():
     assert longer.posterior.sizes["draw"] == posterior.sizes["draw"] + 100
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_the_step_method_sums_out_too():
     y, log_z, _ = exact_coal()
     with coal(y):
@@ -337,6 +338,7 @@ def test_the_step_method_sums_out_too():
     assert abs(found.log_z - log_z) < 4 * found.mcse
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_given_posterior_is_read_without_its_discrete_variables():
     y, log_z, p = exact_coal()
     rng = np.random.default_rng(4)

@@ -221,6 +221,7 @@ def test_agrees_with_the_density_that_pymc_compiles(name, beta):
     check(system, density, beta, points, case.tolerance)
 
 
+@pytest.mark.slow("compiles models of its own", every=4)
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_forward_draws_at_small_beta(name):
     system, density = built(name)

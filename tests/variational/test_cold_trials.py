@@ -91,6 +91,7 @@ def test_a_fit_goes_on_from_where_the_better_one_ended(monkeypatch, wins):
     assert np.abs(first - seen[0]).max() < 3 * step
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_trial_that_is_not_finite_is_given_up(monkeypatch):
     real, calls = stages.advance, []
 

@@ -66,7 +66,7 @@ def test_the_partition_function_is_computed_once(monkeypatch):
     assert {id(found) for found, *_ in calls} == {id(model)}  # a worker has a copy
 
 
-@pytest.mark.slow("other processes", quick=["2"])
+@pytest.mark.slow("other processes")
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_start_that_fails_in_a_worker_ends_the_call_only_where_all_fail(monkeypatch, failing):
     calls, right = [], fitting.finish
@@ -88,6 +88,7 @@ def test_a_start_that_fails_in_a_worker_ends_the_call_only_where_all_fail(monkey
             assert len(pmt.fit(**arguments).restarts) == 1
 
 
+@pytest.mark.slow("other processes")
 def test_ctrl_c_keeps_the_fits_that_came_back(monkeypatch):
     model, right = models.gaussian(), crew.send_chunks
 

@@ -250,6 +250,7 @@ def test_an_improper_prior_has_no_evidence():
     assert np.isfinite(report.elbo)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_datatree_holds_draws_and_history(fits, tmp_path):
     for method, approx in fits.items():
         idata = pmt.to_datatree(approx, draws=400, random_seed=4)

@@ -162,7 +162,7 @@ def test_halving_alone_ends_on_a_plateau():
     assert size(long, 8 * N, True) > 4.0
 
 
-@pytest.mark.slow("compiles models of its own", quick=["-1.0-100.0"])
+@pytest.mark.slow("compiles models of its own")
 @pytest.mark.parametrize(("factor", "least"), [(3.0, 1.45), (-1.0, 100.0)])
 def test_a_wrong_gain_is_seen(factor, least):
     # Planted bugs of SAMS: too large, 9 / 5 of the variance in the end, and the wrong sign.
@@ -170,6 +170,7 @@ def test_a_wrong_gain_is_seen(factor, least):
     assert size(adapted("sams", n, REPEATS, factor=factor), n, False) > least
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_a_gain_that_is_too_small_is_seen():
     # What the start is off by is forgotten as 1 / t, with the planted bug as t^-0.3.
     off = np.array([0.0, 0.3, -0.3, 0.3, 0.6])

@@ -21,7 +21,7 @@ from pymc_tempering.kernels.assign import compile_with_kernels
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
-from pymc_tempering.references.prior import Fitted
+from pymc_tempering.references.prior import Fitted, evaluate_draws
 from pymc_tempering.sampling import (
     choose_plan as auto,
     evaluated,
@@ -255,6 +255,7 @@ def test_after_the_deadline_the_search_ends_with_its_first_round():
 def test_an_annealed_pass_that_the_deadline_has_cut_gives_no_looks():
     of, kernel = compiled("gaussian"), on_all(HMC(), 2)
     compile_loops(of.path, kernel, Options())
+    evaluate_draws(of.path, np.zeros((1, 2)))
     job = Job(of, kernel, Options(), np.random.default_rng(1), deadline=PAST)
     chosen = auto.choose_plan(job)
     assert all(one.betas.tolist() == [0.0, 1.0] for one in chosen.passes.each)

@@ -207,6 +207,7 @@ def test_a_bridge_that_contradicts_the_chains_is_told(run):
     assert any("a bridge to their draws differ" in text for text in off.warnings)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_proposals_that_know_no_binary_variables_are_refused(run):
     with pytest.raises(ValueError, match="'t', 'mixture' for a model with binary variables"):
         pmt.bridge_sampling(run, spike_and_slab(), proposal="warp", quiet=True)

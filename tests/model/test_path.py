@@ -106,6 +106,7 @@ def constrained(name, n=1500):
     return {v.name: np.array([row[i] for row in rows]) for i, v in enumerate(values)}
 
 
+@pytest.mark.slow("repeats")
 def test_reference_draws_have_the_law_of_the_prior():
     # KS p > 1e-4 in some 16 tests: false alarm 2e-3, seed fixed
     model = compiled("all transforms")[0]

@@ -43,14 +43,14 @@ def in_a_fresh_process(script, touch, cache):
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow("compiles models of its own", quick=["import pymc_tempering"])
+@pytest.mark.slow("other processes", quick=["import pymc_tempering"])
 @pytest.mark.parametrize("touch", ["import pymc_tempering", EVERYTHING])
 def test_nothing_is_compiled_or_cached(touch, tmp_path):
     assert in_a_fresh_process(WATCHED, touch, tmp_path) == []
     assert not list(tmp_path.rglob("*.nb*"))
 
 
-@pytest.mark.slow("compiles models of its own")
+@pytest.mark.slow("other processes")
 def test_one_use_compiles_what_it_calls(tmp_path):
     # The check above can fail: the recorder sees our functions, and only those that are used.
     touch = (
@@ -70,7 +70,7 @@ def test_slow_libraries_are_not_loaded(tmp_path):
     }
 
 
-@pytest.mark.slow("compiles models of its own")
+@pytest.mark.slow("other processes")
 def test_sampling_loads_no_statistics_and_no_other_front_door(tmp_path):
     touch = "import pymc_tempering; pymc_tempering.sample"
     loaded = set(in_a_fresh_process(LOADED, touch, tmp_path))

@@ -64,7 +64,7 @@ def files_under(folder, pattern="**/*.*"):
     }
 
 
-@pytest.mark.slow("compiles models of its own")
+@pytest.mark.slow("other processes")
 def test_the_sdist_holds_what_is_needed_to_build_and_to_test(sdist):
     for name in ("README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "Makefile", "PKG-INFO"):
         assert (sdist / name).is_file(), name
@@ -84,7 +84,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert {name for name in names if name.startswith("pymc_tempering/")} == ours
 
 
-@pytest.mark.slow("compiles models of its own")
+@pytest.mark.slow("other processes")
 def test_the_wheel_works_in_a_fresh_environment(wheel, tmp_path):
     """One without pip, whose other libraries are those of this process."""
     venv.create(tmp_path / "fresh", with_pip=False, symlinks=sys.platform != "win32")

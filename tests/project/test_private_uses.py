@@ -54,7 +54,6 @@ def private_uses(source):
             yield from (name for name in names if private(name) and name not in own)
 
 
-@pytest.mark.slow("compiles models of its own")
 def test_no_other_file_uses_a_private_part():
     sources = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in ROOT.rglob("*.py")}
     found = {file: list(private_uses(text)) for file, text in sources.items()}

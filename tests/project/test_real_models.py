@@ -13,7 +13,7 @@ MODELS = all_models()
 
 
 # The initial point of an LKJ prior compiles a product, and PyTensor may find no BLAS for it.
-@pytest.mark.slow("compiles models of its own", quick=["one_mean"])
+@pytest.mark.slow("many kinds of models", quick=["one_mean"])
 @pytest.mark.filterwarnings("ignore:(?s).*BLAS:UserWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_as_many_parameters_as_its_row_says(name):

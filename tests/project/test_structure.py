@@ -181,7 +181,6 @@ def test_the_root_holds_little():
     assert len(at_root) <= MAX_ROOT_MODULES
 
 
-@pytest.mark.slow("compiles models of its own", quick=["annealed"])
 @pytest.mark.parametrize("module", [m for m in MODULES if m], ids=str)
 def test_imports_go_in_one_direction(module):
     found = list(faults_of_imports(MODULES[module].read_text(encoding="utf-8"), module))

@@ -216,6 +216,7 @@ def test_the_jacobian_of_a_far_log_cancels(law):
     np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
+@pytest.mark.slow("compiles models of its own")
 def test_scores_of_far_draws_agree_with_their_density():
     """The identity that `check_reference` looks at, and no warning of any kind."""
     check_reference(together(True)[0])

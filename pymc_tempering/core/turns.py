@@ -28,9 +28,8 @@ class Turns:
     """A lock that knows who holds it."""
 
     def __init__(self) -> None:
-        self._lock, self._now = RLock(), None
-
-    _now: Turn | None
+        self._lock = RLock()
+        self._now: Turn | None = None
 
     @contextmanager
     def turn(self, names: str) -> Iterator[None]:

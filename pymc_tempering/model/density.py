@@ -11,7 +11,7 @@ that the fast way leans on is gone.
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from hashlib import sha256
 from itertools import batched
 from signal import SIGINT, raise_signal
@@ -63,8 +63,6 @@ class OpenGraph:
         What tells it from other graphs on disk; None where it cannot be kept.
     plain : callable or None
         For Python, of the inputs alone; other than `whole`, threads may call it at once.
-    unsafe : str
-        Names of operations of a user's in it, which one thread at a time may call; often empty.
     """
 
     whole: Function
@@ -72,7 +70,11 @@ class OpenGraph:
     arrays: Sequence[np.ndarray] = ()
     key: str | None = None
     plain: Callable | None = None
-    unsafe: str = ""
+
+    @cached_property
+    def unsafe(self) -> str:
+        """Names of operations of a user's in it, which one thread at a time may call."""
+        return listed(sorted(unsafe_names(self.whole.maker.fgraph.outputs)))
 
     def for_python(self) -> Callable:
         """Return its function for Python, which any thread may call."""
@@ -89,18 +91,16 @@ class OpenGraph:
 
 def open_graph(inputs: Sequence[Any], outputs: Sequence[Variable]) -> OpenGraph:
     """Rewrite a graph by PyTensor, take its arrays out, and make Numba's function of it."""
-    unsafe = listed(sorted(unsafe_names(outputs)))
     with exactly():
         whole = compile_exactly(inputs, outputs, mode="NUMBA", on_unused_input="ignore")
         if function_and_key is None or function_of_text is None:
-            return OpenGraph(whole, unsafe=unsafe)
+            return OpenGraph(whole)
         graph, arrays = _arrays_out(whole, len(inputs))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             function, key = function_and_key(graph)
         if any("object mode" in str(warning.message) for warning in said):
-            plain = _plain(function, arrays) if len(arrays) < MANY else None
-            return OpenGraph(whole, plain=plain, unsafe=unsafe)
+            return OpenGraph(whole, plain=_plain(function, arrays) if len(arrays) < MANY else None)
     return OpenGraph(whole, function, arrays, key)
 
 

@@ -32,7 +32,6 @@ from pymc_tempering.model.identity import differences, identity_of
 from pymc_tempering.model.origin import set_ends, whole_model
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.model.unconstrain import unconstrained_draws
-from pymc_tempering.references.prior import probe
 from pymc_tempering.sampling.bridged import bridged
 from pymc_tempering.sampling.call import Goal, Job, Tally, choice_of, kernels_in_words, silence
 from pymc_tempering.sampling.choose_plan import ChosenPlan
@@ -157,7 +156,7 @@ def reopen(
 def _check_density(job: Job, seal: dict[str, Any]) -> None:
     """Compare the compiled density with the stored one at some states."""
     same, stored = True, (seal["probe_x"], seal["probe_density"])
-    for name, old, new in zip(("prior draws", "density"), stored, probe(job.prior), strict=True):
+    for name, old, new in zip(("prior draws", "density"), stored, job.probed, strict=True):
         if not (
             old.shape == new.shape and np.allclose(old, new, rtol=NEAR, atol=NEAR, equal_nan=True)
         ):

@@ -34,7 +34,7 @@ def test_the_registry_says_what_it_is_and_the_docstring_shows_it(method):
     assert f'- "{method}"' in pmt.cross_check.__doc__
 
 
-@pytest.mark.slow("repeats", every=5)
+@pytest.mark.slow("repeats", every=3)
 @pytest.mark.parametrize("toy", ["gauss", "gamma", "cut"])
 def test_value_and_stated_error_are_the_real_ones(method, toy):
     """Over repeats on three paths; on the third the likelihood is zero on a part of the prior."""

@@ -1,5 +1,6 @@
 """A user's own operations are called by one thread at a time, if they do not say that all may."""
 
+import threading
 import time
 
 import numpy as np
@@ -10,6 +11,10 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_tempering as pmt
+from pymc_tempering.core.turns import TURNS
+from pymc_tempering.fields.whiten import sampled_model
+from pymc_tempering.references.as_written import findings_at
+from pymc_tempering.references.compile import compile_model
 
 
 class Counted(Op):
@@ -43,3 +48,31 @@ def test_calls_at_once(kind, takes_turns):
     assert (op.most == 1) == takes_turns
     found = pmt.log_marginal_likelihood(run)
     assert abs(found.log_z + 0.5 * np.log(2)) < 4 * found.mcse
+
+
+def test_while_a_call_hangs_nothing_is_taken_for_compared():
+    with pm.Model(coords={"row": range(3)}) as model:
+        mu = pm.Normal("mu", 0, 2, shape=2)
+        z = pm.Categorical("z", [0.4, 0.6], dims="row")
+        pm.Normal("y", mu[z], 1, observed=[-1.0, 1.0, 2.0], dims="row")
+        pm.Potential("likelihood", Counted()(mu[0]))
+    path = compile_model(sampled_model(model), gradient=()).path
+    xs, release, begun = np.zeros((4, 2)), threading.Event(), threading.Event()
+    assert findings_at(path, xs) == ()
+
+    def hang():
+        with TURNS.turn("'Solver'"):
+            begun.set()
+            release.wait()
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    begun.wait()
+    time.sleep(0.2)
+    TURNS.give_up()
+    [finding] = findings_at(path, xs)
+    release.set()
+    thread.join()
+    assert (finding.code, finding.severity) == ("not_compared", "unchecked")
+    assert "A call of 'Solver' that began 0 s ago" in str(finding)
+    assert findings_at(path, xs) == ()

@@ -71,7 +71,6 @@ def missing(text):
     yield from (name for name in set(DOTTED.findall(text)) if not is_name(name))
 
 
-@pytest.mark.slow("compiles models of its own", quick=["docs/howto/index.md"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_a_text_names_is_there(name):
     assert not list(missing(TEXTS[name]))

@@ -345,7 +345,7 @@ def test_a_density_of_another_machine_is_said_and_one_of_another_model_refused(
     kept, model, tmp_path, monkeypatch
 ):
     _, _, copies = kept("auto")
-    probe = "pymc_tempering.sampling.restart.probe"
+    probe = "pymc_tempering.sampling.call.probe"
     from pymc_tempering.references.prior import probe as original
 
     for factor, expected in ((1 + 1e-14, "last digits"), (1.01, None)):

@@ -132,7 +132,7 @@ def ais(
     with opened(model, transition, betas, cores, executor, random_seed, show) as call:
         schedule, _ = make_schedule(call, betas)
         evidence, done = annealed_up(call, schedule, n_particles)
-        evidence = call.noted(evidence, done.states)
+        evidence = call.noted(evidence, done.states, "the particles")
     return emit_warnings(evidence)
 
 

@@ -24,6 +24,7 @@ from pymc_tempering.chain.particles import Particles, carry, draw_particles, pla
 from pymc_tempering.chain.pieces import crew_of
 from pymc_tempering.chain.plan import Tuning
 from pymc_tempering.core.cycles import OVERFLOW_SAID
+from pymc_tempering.core.findings import Finding
 from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import effective_number
@@ -228,9 +229,13 @@ class Annealing:
         """Let its seconds count from now on."""
         return replace(self, started=perf_counter())
 
-    def noted(self, evidence: Evidence, xs: np.ndarray) -> Evidence:
-        """Return an evidence with what was noticed about the model, at states of the target."""
-        return with_findings(evidence, findings_at(self.reference.path, xs))
+    def noted(self, evidence: Evidence, xs: np.ndarray, searched_by: str = "") -> Evidence:
+        """Return an evidence with what was noticed about the model, at states of the target.
+
+        If these come from the prior, `searched_by` says what they are.
+        """
+        searched = (Finding("not_searched", searched_by),) if searched_by else ()
+        return with_findings(evidence, (*searched, *findings_at(self.reference.path, xs)))
 
     def up(self, schedule: BetaSchedule, n: int) -> Carried:
         """Carry n draws of the reference to the target."""

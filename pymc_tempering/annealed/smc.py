@@ -149,7 +149,8 @@ def smc(
     show = progressbar and not quiet
     with opened(model, transition, betas, cores, executor, random_seed, show) as call:
         evidence, found = run_islands(call, betas, n_particles, islands, n_moves)
-        evidence = call.noted(evidence, np.concatenate([island.states for island in found]))
+        states = np.concatenate([island.states for island in found])
+        evidence = call.noted(evidence, states, "the particles")
     return emit_warnings(evidence)
 
 

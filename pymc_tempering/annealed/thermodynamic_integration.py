@@ -154,7 +154,7 @@ def thermodynamic_integration(
         schedule = freeze(call.movers, path, given_betas(betas, path.alive))
         rungs = chains_of_rungs(call, schedule, path, chains, tune, draws)
         evidence = evidence_of_chains(schedule.betas, rungs, rule, path.n_evaluations, call.seconds)
-        evidence = call.noted(evidence, path.particles)
+        evidence = call.noted(evidence, path.particles, "the chains")
     return emit_warnings(evidence)
 
 

@@ -146,9 +146,11 @@ FINDINGS = "findings"
 
 
 def findings_of(idata: xr.DataTree) -> tuple[Finding, ...]:
-    """Read what was noticed about the model of a run."""
+    """Read what was noticed about a run; a step method's has no search."""
     attrs = idata["tempering"].attrs if "tempering" in idata.children else {}
-    return read_findings(json.loads(attrs.get(FINDINGS, "[]")))
+    if FINDINGS not in attrs:
+        return (Finding("not_searched", "the tours"),)
+    return read_findings(json.loads(attrs[FINDINGS]))
 
 
 def _of_any_draw(idata: xr.DataTree, names: Sequence[str]) -> list[float] | None:

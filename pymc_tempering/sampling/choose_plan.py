@@ -13,6 +13,7 @@ from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import OVERFLOWS, FreshLooks
 from pymc_tempering.core.deadline import PAST
+from pymc_tempering.core.findings import Finding
 from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, warn_user
@@ -22,6 +23,7 @@ from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Fitted, Prior
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.effort import WIDE_SPREAD, is_wide
+from pymc_tempering.sampling.evaluated import can_climb
 from pymc_tempering.sampling.fit_reference import (
     Passes,
     ReferenceFit,
@@ -121,6 +123,14 @@ class ChosenPlan:
             log_z, last.home_passes, last.islands, settled=self.settled,
             least_spread=WIDE_SPREAD if is_wide(self.plan.reference.path) else 0.0,
         )  # fmt: skip
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What did not look for modes, and does so in most runs."""
+        path, kernel = self.plan.reference.path, self.plan.kernel
+        if self.fitted is None:
+            return (Finding("not_searched", "the tours"),)
+        return () if can_climb(path, kernel) else (Finding("not_climbed", repr(kernel.name)),)
 
     @property
     def schema(self) -> Schema:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_tempering.chain.particles import Particles
+from pymc_tempering.kernels import Compound
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.mixture import Mixture
@@ -78,10 +79,9 @@ def join(parts: Sequence[Evaluated]) -> Evaluated:
     )
 
 
-def can_climb(job: Job) -> bool:
-    """Whether the density has gradients in all variables."""
-    path = job.prior.path
-    moved = sum(block.size for each, block in job.kernel.pairs if each.uses_gradient)
+def can_climb(path: Path, kernel: Compound) -> bool:
+    """Whether the density has gradients in all variables, and the kernel moves by them."""
+    moved = sum(block.size for each, block in kernel.pairs if each.uses_gradient)
     return path.has_gradient and moved == path.dim
 
 
@@ -92,7 +92,7 @@ def way_of(job: Job) -> Prior:
     """
     prior = job.prior
     many = prior.path.dear or is_wide(prior.path, STRAIGHT_DIM)
-    straight = many and can_climb(job) and job.crew is None
+    straight = many and can_climb(job.prior.path, job.kernel) and job.crew is None
     return prior.straight if straight else prior
 
 
@@ -108,7 +108,7 @@ def target_scores(job: Job) -> Callable[[np.ndarray], np.ndarray] | None:
 
     They are NaN where the target or its gradient is not finite, and count as work of the fit.
     """
-    if not can_climb(job):
+    if not can_climb(job.prior.path, job.kernel):
         return None
     path = job.prior.path
 

@@ -37,7 +37,6 @@ from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.identity import potential_data
 from pymc_tempering.model.ordered_priors import said_of_orders
 from pymc_tempering.model.origin import whole_model
-from pymc_tempering.model.path import Path
 from pymc_tempering.references.as_written import findings_at
 from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan
@@ -145,7 +144,7 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
         "passes": 0 if chosen.passes is None else len(chosen.passes.each),
         "evaluations": json.dumps(outcome.work),
         "interrupted": int(outcome.interrupted),
-        FINDINGS: _findings(path, runs),
+        FINDINGS: _findings(chosen, runs),
     }
     if held := potential_data(whole_model(path.model)):
         idata["tempering"].attrs[POTENTIAL_DATA] = json.dumps(held)
@@ -177,10 +176,11 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
     return idata
 
 
-def _findings(path: Path, runs: Sequence[ChainRun]) -> str:
-    """Write what is noticed at the draws of a run, as JSON."""
+def _findings(chosen: ChosenPlan, runs: Sequence[ChainRun]) -> str:
+    """Write what is noticed of a plan, and of its model at the draws of a run, as JSON."""
     xs = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
-    return json.dumps([*map(asdict, findings_at(path, xs))])
+    found = (*chosen.findings, *findings_at(chosen.plan.reference.path, xs))
+    return json.dumps([*map(asdict, found)])
 
 
 def _sign(idata: xr.DataTree) -> None:

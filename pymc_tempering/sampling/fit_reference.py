@@ -414,7 +414,8 @@ def _by_curvature(
     What is known to have several modes is not.
     """
     path = job.prior.path
-    if not can_climb(job) or path.density.data.evaluator is not None or path.dim > CURVED_DIM:
+    climbs = can_climb(path, job.kernel)
+    if not climbs or path.density.data.evaluator is not None or path.dim > CURVED_DIM:
         return None
     if start is not None and start.modes.n_components > 1:
         return None

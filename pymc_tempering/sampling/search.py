@@ -418,7 +418,7 @@ def _follow_up(
     states = fit.relabeled(states)
     strange = strangers(job, states, fit, at.passes, at.let_go, n_looks)
     suspects = states.at(strange)
-    if can_climb(job):
+    if can_climb(job.prior.path, job.kernel):
         scale = spread_of(job.prior.sample)
         if scouting:
             scouts = fit.relabeled(send_scouts(job, fit, scale))

@@ -25,7 +25,7 @@ _NAMES = {
     "sampling.choose_plan": "choose_plan",
     "sampling.evaluated": "evaluate_states",
     "sampling.rounds": "Outcome estimate run_rounds",
-    "sampling.suspects": "send_scouts",
+    "sampling.climbs": "send_scouts",
     "warmup.warm_up": "warm_up",
 }
 """Names of each module below `pymc_tempering`."""

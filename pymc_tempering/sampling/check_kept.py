@@ -35,7 +35,7 @@ from pymc_tempering.references.prior import Prior
 from pymc_tempering.references.warp import FunnelWarp
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.evaluated import Evaluated
-from pymc_tempering.sampling.suspects import Peak
+from pymc_tempering.sampling.regions import Peak
 from pymc_tempering.storage.plain_values import field_names
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 

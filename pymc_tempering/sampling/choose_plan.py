@@ -35,6 +35,7 @@ from pymc_tempering.sampling.fit_reference import (
     warm_up_for,
 )
 from pymc_tempering.sampling.looks import take_looks
+from pymc_tempering.sampling.regions import Peak
 from pymc_tempering.sampling.search import (
     Search,
     SearchRound,
@@ -42,7 +43,6 @@ from pymc_tempering.sampling.search import (
     search,
     strangers,
 )
-from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.warmup.warm_up import Warmup
 
 LATE_CESS = 0.1

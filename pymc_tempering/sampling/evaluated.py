@@ -136,7 +136,7 @@ def terms_of(job: Job) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
 
 
 def slopes_at(
-    path: Path, xs: np.ndarray, scale: np.ndarray, cores: int = 1
+    path: Path, xs: np.ndarray, scale: np.ndarray, cores: int = 1, first: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate the target at states (n, d); where it is not finite, it is minus infinity.
 
@@ -145,10 +145,11 @@ def slopes_at(
     values : array, shape (n, 2)
         Log prior and log likelihood.
     slopes : array, shape (n, d)
-        Gradient of their sum, in units of `scale`; 0 where not finite.
+        Gradient of their sum, or of the second alone with `first=1`, in units of `scale`; 0 where
+        not finite.
     """
     values, grads = evaluate_terms(path, xs, cores)
-    slopes = (grads[:, 0] + grads[:, 1]) * scale
+    slopes = grads[:, first:].sum(axis=1) * scale
     bad = ~(np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1))
     values[bad], slopes[bad] = -np.inf, 0.0
     return values, slopes

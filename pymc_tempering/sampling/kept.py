@@ -42,9 +42,9 @@ from pymc_tempering.sampling.evaluated import Evaluated
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
 from pymc_tempering.sampling.looks import Looks
 from pymc_tempering.sampling.reference_draws import Beside
+from pymc_tempering.sampling.regions import Peak
 from pymc_tempering.sampling.rounds import Outcome, Recorder, Round
 from pymc_tempering.sampling.search import SearchRound
-from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.storage.checkpoint_folder import CheckpointFolder, Head, new_folder
 from pymc_tempering.storage.plain_values import Codec, Hook
 from pymc_tempering.warmup.annealed_pass import AnnealedPass

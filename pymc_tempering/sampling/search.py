@@ -30,6 +30,7 @@ from pymc_tempering.references.labels import all_labelings, one_labeling
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Fitted, Prior
 from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.climbs import climb_further, scouting_of, send_scouts, spread_of
 from pymc_tempering.sampling.effort import Effort, effort_of, is_wide
 from pymc_tempering.sampling.evaluated import (
     Evaluated,
@@ -41,19 +42,8 @@ from pymc_tempering.sampling.evaluated import (
 )
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, fit_reference
 from pymc_tempering.sampling.looks import Looks, add_looks, take_looks
-from pymc_tempering.sampling.suspects import (
-    Peak,
-    find_peaks,
-    holds_any,
-    least_mass,
-    peaks_by_chains,
-    scouting_of,
-    send_scouts,
-    spread_of,
-    unknown_peaks,
-    weigh_regions,
-    with_mass,
-)
+from pymc_tempering.sampling.regions import Peak, holds_any, least_mass, weigh_regions
+from pymc_tempering.sampling.suspects import find_peaks, peaks_by_chains, unknown_peaks, with_mass
 
 HOME_SWEEPS, MAX_HOME_ROUNDS = 40, 10
 """Transitions at beta = 1 in which a state may come home, and how many times as many are made at
@@ -421,13 +411,14 @@ def _follow_up(
     if can_climb(job.prior.path, job.kernel):
         scale = spread_of(job.prior.sample)
         if scouting:
-            scouts = fit.relabeled(send_scouts(job, fit, scale))
-            suspects = join([suspects, scouts.at(fit.suspects(scouts))])
+            found = join([send_scouts(job, fit, scale), climb_further(job, fit, scale)])
+            found = fit.relabeled(found)
+            suspects = join([suspects, found.at(fit.suspects(found))])
         least, most = least_mass(fit.log_z), scouting_of(job)
         peaks, complete = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
     else:
         peaks, complete = peaks_by_chains(job, at.passes.best, suspects)
-    heavy, light = with_mass(job, peaks, fit.log_z)
+    heavy, light = with_mass(job, at.passes.best, peaks, fit.log_z)
     heavy = unknown_peaks(heavy, fit, job.rng)
     at.let_go += light
     strange &= ~holds_any(light, states.xs)

@@ -11,7 +11,7 @@ from pymc_tempering.core.deadline import PAST
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.sampling import suspects
+from pymc_tempering.sampling import regions
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
 
@@ -37,7 +37,7 @@ def test_chains_tell_the_mass_of_the_mode_that_they_stay_in(name):
     """For a normal mode the mean of q / target hardly varies; of two halves the larger counts."""
     job, annealed, starts = job_of(name)
     exact = system(name).log_evidence
-    found = [suspects.region_around(job, annealed, x)[0] for x in starts]
+    found = [regions.region_around(job, annealed, x)[0] for x in starts]
     log_share = np.zeros(10)
     if name == "two_modes":
         first = [peak.holds(system(name).mode_centers[:1])[0] for peak in found]
@@ -50,7 +50,7 @@ def test_chains_tell_the_mass_of_the_mode_that_they_stay_in(name):
 
 def weigh_regions(job, *args):
     before = job.tally.work["fit"]
-    heavy, light, explained = suspects.weigh_regions(job, *args)
+    heavy, light, explained = regions.weigh_regions(job, *args)
     cost = job.tally.work["fit"] - before
     return SimpleNamespace(heavy=heavy, light=light, explained=explained, n_evaluations=cost)
 
@@ -59,7 +59,7 @@ def test_each_region_is_weighed_once(stuck):
     job, annealed, xs = stuck
     found = weigh_regions(job, annealed, xs, system("two_modes").log_evidence, MANY, 0.0)
     assert (len(found.heavy), found.light, found.explained.any()) == (2, [], False)
-    _, each = suspects.region_around(job, annealed, xs[0])
+    _, each = regions.region_around(job, annealed, xs[0])
     assert found.n_evaluations == pytest.approx(2 * each, rel=0.2)
 
 
@@ -79,7 +79,7 @@ def test_light_ones_are_let_go_as_long_as_they_hold_little_together(stuck):
 def test_what_was_not_weighed_is_not_explained(stuck, monkeypatch, why):
     job, annealed, xs = stuck
     if why == "dimensions":
-        monkeypatch.setattr(suspects, "MAX_WEIGHED_DIM", 9)
+        monkeypatch.setattr(regions, "MAX_WEIGHED_DIM", 9)
     if why == "deadline":
         job = Job(job.prior, job.kernel, job.options, job.rng, deadline=PAST)
     bound = 0 if why == "bound" else MANY
@@ -106,7 +106,7 @@ def beside_white(monkeypatch, n_white):
         job = Job(of, on_all(HMC(), of.path.dim), Options(), rng)
         annealed = anneal(of, job.kernel, rng, n_particles=64)
         starts = annealed.particles[:5]
-        found = [suspects.region_around(job, annealed, x)[0].log_mass for x in starts]
+        found = [regions.region_around(job, annealed, x)[0].log_mass for x in starts]
         light = weigh_regions(job, annealed, starts[:1], 12.0, MANY, 0.0).light
     return np.array(found), len(light)
 

@@ -16,16 +16,16 @@ from pymc_tempering.core.deadline import PAST
 from pymc_tempering.model.path import CHEAP_WORK, compile_path
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import evaluate_draws
-from pymc_tempering.sampling import evaluated, suspects
+from pymc_tempering.sampling import climbs, evaluated
 from pymc_tempering.sampling.effort import SCOUTED_WORK, Effort
-from pymc_tempering.sampling.suspects import scouting_of, send_scouts
+from pymc_tempering.sampling.climbs import scouting_of, send_scouts
 
 N_SCOUTS, SEEDS, NEEDLE_SD = 3000, range(10), 1 / 30
 
 
 def ascend(*args, **kwargs):
     """Ends of ascents, and their evaluations."""
-    ends, n_evaluations = suspects.ascend(*args, **kwargs)
+    ends, n_evaluations = climbs.ascend(*args, **kwargs)
     return SimpleNamespace(ends=ends, n_evaluations=n_evaluations)
 
 
@@ -75,7 +75,7 @@ def test_with_more_steps_they_end_at_the_top():
     assert (np.abs(found.ends.xs - mean) / np.sqrt(variance)).max() < 1e-3
 
 
-def scouts_at_the_needle(seed, max_steps=suspects.SCOUT_STEPS):
+def scouts_at_the_needle(seed, max_steps=climbs.SCOUT_STEPS):
     """Number of scouts that end within three standard deviations of the needle."""
     made, of = needle()
     broad, narrow = made.mode_centers
@@ -103,7 +103,7 @@ def beside_the_way(at=6.0, sd=0.3):
 def share_that_is_left(heading, monkeypatch):
     """Scouts at the needle where an ascent may end early, over those where none does."""
     of, center, sd = beside_the_way()
-    monkeypatch.setattr(suspects, "HEADING", heading)
+    monkeypatch.setattr(climbs, "HEADING", heading)
     squares = lambda states: (states.xs**2).sum(axis=1)  # noqa: E731
     counts = []
     for turns_back in (False, True):
@@ -120,7 +120,7 @@ def share_that_is_left(heading, monkeypatch):
 
 @pytest.mark.slow("compiles models of its own")
 def test_ascents_to_a_needle_beside_the_way_are_not_ended(monkeypatch):
-    assert share_that_is_left(suspects.HEADING, monkeypatch) > 0.9
+    assert share_that_is_left(climbs.HEADING, monkeypatch) > 0.9
 
 
 @pytest.mark.slow("compiles models of its own")
@@ -175,16 +175,16 @@ def test_ascents_never_go_down():
 
 def test_a_step_that_is_never_taken_back_is_seen(monkeypatch):
     def blind(path, climbers, at, scale, cores):
-        new = suspects._place(
-            path, climbers.xs[at] + 2.0 * climbers.grads[at] * scale, scale, cores
+        new = climbs._place(
+            path, climbers.xs[at] + 2.0 * climbers.grads[at] * scale, scale, 0, cores
         )
         climbers.xs[at], climbers.values[at], climbers.grads[at] = new.xs, new.values, new.grads
         return np.ones(len(at), dtype=bool)
 
-    monkeypatch.setattr(suspects, "_step", blind)
+    monkeypatch.setattr(climbs, "_step", blind)
     _made, of = needle()
     starts = draws(of, 500, 3)
-    monkeypatch.setattr(suspects, "SCOUT_STEPS", 1)
+    monkeypatch.setattr(climbs, "SCOUT_STEPS", 1)
     found = ascend(of.path, starts, starts.std(axis=0), nowhere, 1)
     assert (found.ends.log_target < np.add(*evaluate_draws(of.path, starts))[: found.ends.n]).any()
 
@@ -221,14 +221,14 @@ def test_the_evaluations_are_counted(monkeypatch):
     found = ascend(of.path, starts, np.ones(2), region(near(made.mode_centers[0], 3.5)))
     assert found.n_evaluations == sum(rows)
     assert rows[0] == 300
-    assert 4 < len(rows) <= 1 + suspects.SCOUT_STEPS
+    assert 4 < len(rows) <= 1 + climbs.SCOUT_STEPS
     assert rows == sorted(rows, reverse=True)  # those that are home do not go on
     assert rows[-1] < rows[1]
 
 
 def batches(monkeypatch, most, deadline=None):
     """Evaluations of each batch of scouts, and how many scouts it had; `most` may be spent."""
-    rows, original = [], suspects.ascend
+    rows, original = [], climbs.ascend
 
     def spy(path, starts, *args, **kwargs):
         found = original(path, starts, *args, **kwargs)
@@ -236,8 +236,8 @@ def batches(monkeypatch, most, deadline=None):
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(suspects, "ascend", spy)
-        patch.setattr(suspects, "scouting_of", lambda job: most)
+        patch.setattr(climbs, "ascend", spy)
+        patch.setattr(climbs, "scouting_of", lambda job: most)
         job = job_of("gaussian", **({} if deadline is None else {"deadline": deadline}))
         ends = send_scouts(job, fit_of("gaussian"), np.ones(2))
     costs, sizes = np.array(rows).T
@@ -251,20 +251,20 @@ def test_scouts_stop_after_the_batch_that_has_met_their_bound(monkeypatch, most)
     """No batch begins once that is spent, and each is at most twice the one before."""
     costs, sizes = batches(monkeypatch, most)
     assert costs[:-1].sum() < most <= costs.sum()
-    assert costs.sum() < 2.5 * most + (1 + suspects.SCOUT_STEPS) * suspects.SCOUT_BATCH
-    doubled = suspects.SCOUT_BATCH * 2 ** np.arange(sizes.size)
-    np.testing.assert_array_equal(sizes, np.minimum(doubled, suspects.MAX_SCOUT_BATCH))
+    assert costs.sum() < 2.5 * most + (1 + climbs.SCOUT_STEPS) * climbs.SCOUT_BATCH
+    doubled = climbs.SCOUT_BATCH * 2 ** np.arange(sizes.size)
+    np.testing.assert_array_equal(sizes, np.minimum(doubled, climbs.MAX_SCOUT_BATCH))
 
 
 def test_batches_without_a_bound_would_cost_more(monkeypatch):
     """Planted bug: the bound is ten times as far off."""
     costs, _ = batches(monkeypatch, 50_000)
-    assert costs.sum() > 2.5 * 5000 + (1 + suspects.SCOUT_STEPS) * suspects.SCOUT_BATCH
+    assert costs.sum() > 2.5 * 5000 + (1 + climbs.SCOUT_STEPS) * climbs.SCOUT_BATCH
 
 
 def test_fewer_scouts_of_a_dear_density_are_no_more_than_are_needed(monkeypatch):
     whole, _ = batches(monkeypatch, 5000)
-    monkeypatch.setattr(suspects, "SCOUTED_WORK", 0)
+    monkeypatch.setattr(climbs, "SCOUTED_WORK", 0)
     costs, sizes = batches(monkeypatch, 5000)
     assert sizes[-1] < 2 * sizes[-2]
     assert 5000 <= costs.sum() < 5500 < whole.sum()
@@ -283,10 +283,10 @@ def test_scouts_are_as_many_as_their_work_allows():
         path = replace(job.prior.path, work=work)
         return scouting_of(replace(job, prior=replace(job.prior, path=path)))
 
-    assert bound(1) == suspects.MOST_SCOUTING
+    assert bound(1) == climbs.MOST_SCOUTING
     assert bound(CHEAP_WORK) == bound(SCOUTED_WORK) == Effort().scouting
     assert bound(2 * SCOUTED_WORK) == Effort().scouting // 2
     assert bound(10**9) == 2000
     between = [bound(work) for work in (500, 1000, 2000, 4000)]
-    np.testing.assert_allclose(np.array(between) * [500, 1000, 2000, 4000], suspects.SCOUT_WORK)
+    np.testing.assert_allclose(np.array(between) * [500, 1000, 2000, 4000], climbs.SCOUT_WORK)
     assert scouting_of(job) == bound(job.prior.path.work)

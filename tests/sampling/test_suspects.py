@@ -17,14 +17,15 @@ from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import (
     choose_plan as auto,
     evaluated,
+    regions,
     search as searching,
-    suspects,
     suspects as suspecting,
 )
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, home_radius, join
+from pymc_tempering.sampling.regions import Peak, region_around
 from pymc_tempering.sampling.search import Looks
-from pymc_tempering.sampling.suspects import Peak, find_peaks, seen, with_mass
+from pymc_tempering.sampling.suspects import find_peaks, seen, with_mass
 
 MOST = 10_000
 """Evaluations that climbs may take."""
@@ -159,40 +160,34 @@ def test_peaks_with_a_two_thousandth_of_the_evidence_may_have_mass(monkeypatch):
         return Peak(np.zeros(dim), np.eye(dim), -7.0 + np.log(share))
 
     peaks = [peak(share) for share in (2.0, 5.1e-4, 4.9e-4, 1e-9)]
-    assert with_mass(job, peaks, -7.0) == (peaks[:2], [])
-    assert with_mass(job, [], -7.0) == ([], [])
+    assert with_mass(job, None, peaks, -7.0) == (peaks[:2], [])
+    assert with_mass(job, None, [], -7.0) == ([], [])
 
 
-def test_in_few_dimensions_weighted_draws_tell_the_mass_of_a_peak(monkeypatch):
-    """The peak of a normal target has its mass; one that is said to have more is told its own.
-
-    Weights of 200 draws of a t for a normal have an error of 0.05 in two dimensions: |z| < 4.
-    """
+def test_in_few_dimensions_walkers_tell_the_mass_of_a_peak(monkeypatch):
+    """Whatever its curvature says: here e^20 too much, or too little."""
     of, job, exact = prior("gaussian"), job_of("gaussian"), system("gaussian").log_evidence
     [peak] = peaks_of(of, states(of, 20), spread(of), [], nowhere).peaks
-    found = np.array([suspecting._weighed(job, peak) for _ in range(10)])
-    assert np.abs(found - exact).max() < 0.2
-    assert abs(found.mean() - exact) < 4 * found.std(ddof=1) / np.sqrt(10)
-    proud = replace(peak, log_mass=peak.log_mass + 20.0)
-    job.tally.work.clear()
-    assert with_mass(job, [proud], exact + 15.0) == ([], [proud])
-    assert with_mass(job, [proud], exact + 5.0) == ([proud], [])
-    assert with_mass(job, [peak], exact + 15.0) == ([], [peak])
-    assert job.tally.work["scouts"] == 2 * suspecting.N_WEIGHED
+    found = np.array([region_around(job, None, peak.mean)[0].log_mass for _ in range(10)])
+    assert np.abs(found - exact).max() < 0.3
+    for said in (-20.0, 20.0):
+        wrong = replace(peak, log_mass=peak.log_mass + said)
+        for log_z, n_heavy in ((exact + 15.0, 0), (exact + 5.0, 1)):
+            heavy, light = with_mass(job, None, [wrong], log_z)
+            assert (len(heavy), len(light)) == (n_heavy, 1 - n_heavy)
+            assert [*heavy, *light][0].log_mass == pytest.approx(exact, abs=0.3)
     # The planted fault: what Laplace's method says stands.
     monkeypatch.setattr(suspecting, "MAX_WEIGHED_DIM", 0)
-    assert with_mass(job, [proud], exact + 15.0) == ([proud], [])
-    assert job.tally.work["scouts"] == 2 * suspecting.N_WEIGHED
+    assert with_mass(job, None, [wrong], exact + 15.0) == ([wrong], [])
 
 
-def test_a_ridge_has_the_mass_that_draws_see_along_it():
-    """A peak whose normal is ten times too wide along one direction: log 10 too much by Laplace."""
-    of, job, exact = prior("gaussian"), job_of("gaussian"), system("gaussian").log_evidence
+def test_peaks_of_one_region_are_weighed_once():
+    job = job_of("gaussian")
+    of = prior("gaussian")
     [peak] = peaks_of(of, states(of, 20), spread(of), [], nowhere).peaks
-    wide = peak.cholesky @ np.diag([10.0, 1.0])
-    ridge = replace(peak, cholesky=wide, log_mass=peak.log_mass + np.log(10.0))
-    found = np.array([suspecting._weighed(job, ridge) for _ in range(40)])
-    assert np.median(found) == pytest.approx(exact, abs=0.3)
+    near = [replace(peak, mean=peak.mean + shift) for shift in (0.0, 0.01, -0.02)]
+    heavy, light = with_mass(job, None, near, peak.log_mass)
+    assert (len(heavy), light) == (1, [])
 
 
 def test_draws_have_seen_a_peak_if_they_hold_a_fifth_of_its_share():
@@ -268,7 +263,7 @@ def test_without_its_mass_the_spike_would_disagree(monkeypatch, spike):
     """Planted bug: no peak is found or weighed, so that nothing excuses the looks at the spike."""
     show(monkeypatch, spike, n=3)
     monkeypatch.setattr(searching, "find_peaks", lambda *args: ([], True))
-    monkeypatch.setattr(suspects, "MAX_WEIGHED_DIM", 0)
+    monkeypatch.setattr(regions, "MAX_WEIGHED_DIM", 0)
     idata = pmt.sample(500, model=spike.model, random_seed=0, cores=1, quiet=True)
     with pytest.warns(pmt.TemperingWarning, match="3 of 100 looks ended where the reference"):
         evidence = pmt.log_marginal_likelihood(idata)
@@ -285,7 +280,7 @@ def test_chains_from_a_stuck_look_weigh_the_region_too(monkeypatch, spike):
 @pytest.mark.slow("compiles models of its own")
 def test_a_peak_that_seems_heavy_is_let_go_once_draws_have_judged_it(monkeypatch, spike):
     """Whatever Laplace says, weighted draws of the reference give the component its share."""
-    monkeypatch.setattr(suspecting, "LEAST_MASS", 1e-12)
+    monkeypatch.setattr(regions, "LEAST_MASS", 1e-12)
     show(monkeypatch, spike)
     idata = pmt.sample(500, model=spike.model, random_seed=1, cores=1, quiet=True)
     evidence = pmt.log_marginal_likelihood(idata)

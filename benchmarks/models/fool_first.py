@@ -20,7 +20,7 @@ from scipy.stats import cauchy, norm, t
 type Part = Callable[[Any], Any]
 type Law = Callable[[np.ndarray, float], np.ndarray]
 
-BOX = 10.0
+BOX = 5.0
 
 
 def normal(center: Any, sd: Any) -> Part:
@@ -84,6 +84,12 @@ def of_parts(dim: int, *parts: tuple[float, Part]) -> Callable[[], pm.Model]:
         return model
 
     return build
+
+
+def beside(dim: int, law: Callable[[Any, float], Part], scale: float) -> list[tuple[float, Part]]:
+    """A part five standard deviations beside a broad normal one, of half of the mass each."""
+    place = 2.5 / np.sqrt(dim)
+    return [(0.5, normal(place, 1.0)), (0.5, law(-place, scale))]
 
 
 def zero() -> float:
@@ -208,28 +214,28 @@ MODELS: dict[str, tuple[str, Callable[[], pm.Model], Callable[[], float]]] = {
     "spike off the center, d 2": (
         "spike", of_parts(2, (0.5, normal(0, 1.0)), (0.5, normal(0.7, 0.05))), zero),
     "spike on a ridge, d 5": (
-        "spike", of_parts(5, (0.7, ridge(5, 2.0, 0.5)), (0.3, normal(0.2, 0.1))), zero),
+        "spike", of_parts(5, (0.7, ridge(5, 1.5, 0.4)), (0.3, normal(0.2, 0.1))), zero),
     "spike in one of two modes, d 4": (
         "spike",
-        of_parts(4, (0.3, normal(-3, 0.8)), (0.3, normal(3, 0.8)), (0.4, normal(3.15, 0.05))),
+        of_parts(4, (0.3, normal(-1.5, 0.6)), (0.3, normal(1.5, 0.6)), (0.4, normal(1.6, 0.04))),
         zero),
     "spike at the center, d 30": (
         "spike", of_parts(30, (0.3, normal(0, 1.0)), (0.7, normal(0, 0.2))), zero),
     "narrow spike, d 3": (
         "spike", of_parts(3, (0.9, normal(0, 1.0)), (0.1, normal(0.3, 1 / 30))), zero),
-    "cusp, d 5": ("dropped", of_parts(5, (0.5, normal(2, 1.0)), (0.5, cusp(-2, 0.1))), zero),
-    "wall, d 3": ("dropped", of_parts(3, (0.5, normal(2, 1.0)), (0.5, wall(-2, 0.12))), zero),
-    "walls, d 8": ("dropped", of_parts(8, (0.5, normal(2, 1.0)), (0.5, wall(-2, 0.3))), zero),
-    "two walls, d 2": (
-        "dropped", of_parts(2, (0.4, normal(2, 1.0)), (0.6, two_walls(-2, 0.1))), zero),
+    "cusp, d 5": ("dropped", of_parts(5, *beside(5, cusp, 0.1)), zero),
+    "wall, d 3": ("dropped", of_parts(3, *beside(3, wall, 0.12)), zero),
+    "walls, d 8": ("dropped", of_parts(8, *beside(8, wall, 0.3)), zero),
+    "two walls, d 2": ("dropped", of_parts(2, *beside(2, two_walls, 0.1)), zero),
     "spike on top, d 4": (
         "dropped",
         of_parts(
-            4, (0.5, normal(1.5, 1.0)), (0.499, normal(-1.5, 0.2)), (0.001, normal(-1.5, 0.004))
+            4, (0.5, normal(1.25, 1.0)), (0.499, normal(-1.25, 0.2)),
+            (0.001, normal(-1.25, 0.004)),
         ),
         zero),
     "shell, d 3": (
-        "dropped", of_parts(3, (0.5, normal(2, 1.0)), (0.5, shell(3, -2, 0.6, 0.08))), zero),
+        "dropped", of_parts(3, (0.5, normal(1.45, 1.0)), (0.5, shell(3, -1.45, 0.6, 0.08))), zero),
     "t 2 against t 2, d 3": ("far", *heavy(student(2), 200.0, 3)),
     "Cauchy against Cauchy": ("far", *heavy(CAUCHY, 2e4, 1)),
     "t 3 against t 3, d 2": ("far", *heavy(student(3), 1e3, 2)),

@@ -7,14 +7,16 @@ which nothing replaces any more.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.given_up import LongSumError, RewriteError
@@ -48,6 +50,10 @@ MOST_TERMS = 20
 
 MOST_VALUES = 2_000
 """Values of an element."""
+
+MOST_TOGETHER, MOST_LIVE = 2**14, 50_000
+"""Values of all elements together, where a term ties more than two of them, and elements of terms
+at these that depend on other unknowns, so that each evaluation computes them."""
 
 N_PILOT, BEYOND = 1_000, 2.5
 """Draws of the prior of a count, and how many times their largest it is summed to."""
@@ -141,8 +147,6 @@ def terms_by_scope(
     n = sum(r.first.size for r in ranges)
     scopes = [scope.reshape(-1, n) for scope in scopes]
     degrees = [scope.sum(axis=1) for scope in scopes]
-    if max(degree.max(initial=0) for degree in degrees) > 2:
-        raise RewriteError("a term depends on more than two of its elements")
     return [Term(*each) for each in zip(terms, scopes, degrees, strict=True)]
 
 
@@ -185,6 +189,74 @@ def build_tables(
     pivots = single_table(parts, ranges, short.pivots)
     few = (short.weights * pivots[:, :, None]).sum(axis=0)
     return exact, Tables(pt.switch(short.never, LOWEST, few).T, [], None), constant
+
+
+class Sum(NamedTuple):
+    """A sum over all values, as a graph of plain variables.
+
+    Attributes
+    ----------
+    total, exact : Variable
+        Log of the sum, and the same without short ways.
+    tables : Tables
+        What it is the sum of, and `constant` times that.
+    constant : Variable
+    steps : list of SumStep
+    together : array of int, shape (M, n), or None
+        Places of all elements, where these are summed over as one element with M values.
+    """
+
+    total: Variable
+    exact: Variable
+    tables: Tables
+    constant: Variable
+    steps: list[SumStep]
+    together: np.ndarray | None = None
+
+
+def sum_by_elements(
+    parts: Sequence[Term], ranges: Sequence[Range], points: Mapping[Variable, np.ndarray]
+) -> Sum:
+    """Sum over one element after the other, of which no term ties more than two.
+
+    Raises
+    ------
+    RewriteError, TooTiedError
+    """
+    if max(part.degree.max(initial=0) for part in parts) > 2:
+        raise TooTiedError
+    tables, short, constant = build_tables(parts, ranges, points)
+    total, steps = eliminate(short)
+    exact = total if short is tables else eliminate(tables)[0]
+    return Sum(total + constant, exact + constant, tables, constant, steps)
+
+
+def sum_together(parts: Sequence[Term], ranges: Sequence[Range]) -> Sum:
+    """Sum over all values of few elements, however they are tied.
+
+    Raises
+    ------
+    RewriteError
+        There are too many.
+    """
+    counts = np.concatenate([r.n_values.ravel() for r in ranges])
+    own = {r.plain for r in ranges}
+    rows = sum(len(part.degree) for part in parts)
+    live = sum(len(part.degree) for part in parts if _inputs_of(part.graph) - own)
+    most = min(MOST_TOGETHER, MOST_CELLS // rows, MOST_LIVE // max(live, 1))
+    if any(r.is_open for r in ranges) or np.log(counts).sum() > np.log(max(most, 1)):
+        raise RewriteError("a term depends on more than two of its elements")
+    places = np.indices(counts).reshape(counts.size, -1).T
+    terms = [at_places(part.graph, ranges, places) for part in parts]
+    single = pt.add(*(pt.maximum(term, LOWEST).sum(axis=1) for term in terms), pt.constant(0.0))
+    tables = Tables(pt.specify_shape(single[:, None], (len(places), 1)), [], None)
+    total, steps = eliminate(tables)
+    return Sum(total, total, tables, pt.constant(0.0), steps, places)
+
+
+def _inputs_of(graph: Variable) -> set[Variable]:
+    """Unknowns in a graph of plain variables."""
+    return {v for v in explicit_graph_inputs([graph]) if not isinstance(v, SharedVariable)}
 
 
 def single_table(parts: Sequence[Term], ranges: Sequence[Range], places: np.ndarray) -> Variable:
@@ -257,6 +329,8 @@ class Summed:
         Observed variables and potentials whose terms are in the sum.
     scan : Scan or None
         What counts contribute to it value by value, if there are any without an end.
+    together : array of int, shape (M, n), or None
+        As of a `Sum`.
     """
 
     ranges: list[Range]
@@ -265,6 +339,7 @@ class Summed:
     steps: list[SumStep]
     replaced: list[Variable]
     scan: Scan | None = None
+    together: np.ndarray | None = None
 
 
 def children_of(model: pm.Model, rv: Variable) -> list[Variable]:
@@ -301,32 +376,31 @@ def sum_of(
             first = {v: values[0] for v, values in points.items()}
             scan = scan_of(model, group, ranges, parts, plain, first)
             ranges = [_bounded(r) for r in longer(ranges, scan, points)]
-        exact, short, constant = build_tables(parts, ranges, points)
-        total, steps = eliminate(short)
-        total = total + constant
-        slowly = total if short is exact else eliminate(exact)[0] + constant
-        compare_tables(terms, ranges, exact, constant, slowly, points)
-    except (TooManyScopesError, TooTiedError) as error:
+        try:
+            found = sum_by_elements(parts, ranges, points)
+        except TooTiedError:
+            found = sum_together(parts, ranges)
+        compare_tables(terms, ranges, found, points)
+    except TooManyScopesError as error:
         raise RewriteError("too many of its elements hang together") from error
     except (TypeError, ValueError, NotImplementedError, IndexError) as error:
         raise RewriteError(f"an operation takes one value at a time ({error})") from error
     back = {plain[rv]: rv for rv in model.free_RVs}
-    graphs = [total, slowly, *(step.log_p for step in steps)]
-    total, slowly, *tables = graph_replace(graphs, back, strict=False)
-    steps = [step._replace(log_p=table) for step, table in zip(steps, tables, strict=True)]
+    graphs = [found.total, found.exact, *(step.log_p for step in found.steps)]
+    total, exact, *tables = graph_replace(graphs, back, strict=False)
+    steps = [step._replace(log_p=table) for step, table in zip(found.steps, tables, strict=True)]
     sums = [v for rv in group for v in children_of(model, rv) if v not in group]
     if scan is not None:  # the counts stay plain in it: they are looked at one by one
         others = {plain[rv]: rv for rv in model.free_RVs if rv not in group}
         scan = scan.of(graph_replace(scan.graphs, others, strict=False))
-    return Summed(ranges, total, slowly, steps, list(dict.fromkeys(sums)), scan)
+    replaced = list(dict.fromkeys(sums))
+    return Summed(ranges, total, exact, steps, replaced, scan, found.together)
 
 
 def compare_tables(
     terms: Sequence[Variable],
     ranges: Sequence[Range],
-    tables: Tables,
-    constant: Variable,
-    total: Variable,
+    found: Sum,
     points: Mapping[Variable, np.ndarray],
 ) -> None:
     """Check at draws of the prior that tables have the terms, and that sums are numbers.
@@ -335,13 +409,16 @@ def compare_tables(
     ------
     RewriteError
     """
-    places = pt.concatenate([(r.plain - r.first).ravel() for r in ranges])
-    picked = constant + tables.single[places, np.arange(tables.single.type.shape[1])].sum()
+    places, tables = pt.concatenate([(r.plain - r.first).ravel() for r in ranges]), found.tables
+    if found.together is not None:  # the last element changes first
+        counts = np.concatenate([r.n_values.ravel() for r in ranges])
+        places = pt.dot(places, np.append(np.cumprod(counts[:0:-1])[::-1], 1))[None]
+    picked = found.constant + tables.single[places, np.arange(tables.single.type.shape[1])].sum()
     if tables.tables is not None:
         i, j = np.array(tables.pairs).T
         picked = picked + tables.tables[np.arange(len(i)), places[i], places[j]].sum()
     direct = pt.add(pt.constant(0.0), *(term.sum() for term in terms))
-    rows = _numbers(pt.stack([picked, direct, total]), points, N_COMPARED)
+    rows = _numbers(pt.stack([picked, direct, found.exact]), points, N_COMPARED)
     picked_at, direct_at, total_at = rows.T
     possible = direct_at > LOWEST / 2
     off = np.abs(picked_at - direct_at)[possible]

@@ -26,6 +26,9 @@ from pymc_tempering.summed.groups import Summed
 N_LOOKED = 50
 """Draws at which it is looked whether counts are summed far enough."""
 
+MOST_NUMBERS = 10_000_000
+"""Probabilities of values of elements together that are held at a time."""
+
 N_COMPARED, LARGEST_OFF, ROUNDED = 50, 1e-5, 1e-9
 """Draws at which sums by short ways are compared with those without, and the largest error there:
 nats, and a share of their size."""
@@ -108,14 +111,19 @@ class Recovery:
 
     def __call__(self, xs: np.ndarray) -> np.ndarray:
         """Draw what was summed out, at rows of `xs`, shape (n, d)."""
-        return self._recovered(xs)[0]
+        return np.concatenate([self._recovered(part)[0] for part in self._parts(xs)])
+
+    def _parts(self, xs: np.ndarray) -> list[np.ndarray]:
+        """Rows in parts whose tables fit into memory."""
+        largest = max((len(g.together) for g in self.groups if g.together is not None), default=1)
+        return np.array_split(xs, len(xs) * largest // MOST_NUMBERS + 1)
 
     def log_change(self, xs: np.ndarray) -> np.ndarray:
         """Log density of the whole model less that of the one without, at rows, shape (n,).
 
         The whole model is taken at what is drawn there, and without the density of the leaves.
         """
-        return self._recovered(xs)[1]
+        return np.concatenate([self._recovered(part)[1] for part in self._parts(xs)])
 
     def _recovered(self, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Draw what was taken out; also the change of the log density, without the leaves."""
@@ -208,9 +216,11 @@ class Recovery:
         self, group: Summed, log_p: list[np.ndarray], rngs: Sequence[np.random.Generator]
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Draws of the variables of a group, by value variable, and their log probability."""
-        n = sum(r.first.size for r in group.ranges)
+        n = sum(r.first.size for r in group.ranges) if group.together is None else 1
         uniform = np.array([rng.random(n) for rng in rngs])
         places, log_probability = draw_elements(group.steps, log_p, uniform)
+        if group.together is not None:
+            places = group.together[places[:, 0]]
         columns, start = {}, 0
         for r in group.ranges:
             own = places[:, start : start + r.first.size].reshape(-1, *r.first.shape)

@@ -17,8 +17,8 @@ from pymc_tempering.model.path import CHEAP_WORK, compile_path
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.sampling import climbs, evaluated
-from pymc_tempering.sampling.effort import SCOUTED_WORK, Effort
 from pymc_tempering.sampling.climbs import scouting_of, send_scouts
+from pymc_tempering.sampling.effort import SCOUTED_WORK, Effort
 
 N_SCOUTS, SEEDS, NEEDLE_SD = 3000, range(10), 1 / 30
 

@@ -10,9 +10,9 @@ from pymc_tempering.model.given_up import given_up
 from pymc_tempering.summed.sum_out import sum_out
 
 
-def three_together():
-    """Each of three elements meets both others in one term, which no short sum has."""
-    with pm.Model(coords={"row": range(3)}) as model:
+def many_together():
+    """Each of fifteen elements meets all others in one term, which no short sum has."""
+    with pm.Model(coords={"row": range(15)}) as model:
         rate = pm.Beta("rate", 2, 2)
         z = pm.Bernoulli("z", rate, dims="row")
         pm.Normal("y", pm.math.exp(z.sum()), 1, observed=3.0)
@@ -30,7 +30,7 @@ NOTE = Finding("not_summed", "'z'", "a term depends on more than two of its elem
 @pytest.mark.slow("compiles models of its own")
 @pytest.mark.filterwarnings("ignore:R-hat")  # of few draws
 def test_every_result_has_a_note():
-    model = three_together()
+    model = many_together()
     run = pmt.sample(100, chains=2, model=model, random_seed=1, quiet=True, progressbar=False)
     found = pmt.log_marginal_likelihood(run)
     assert found.findings[1:] == (NOTE,)  # after that of what has not searched
@@ -42,7 +42,7 @@ def test_every_result_has_a_note():
 
 
 def test_one_group_of_two_is_given_up():
-    model = three_together()
+    model = many_together()
     with model:
         label = pm.Bernoulli("label", 0.3)
         pm.Normal("x", label, 1, observed=0.4)

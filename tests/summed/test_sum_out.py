@@ -102,6 +102,22 @@ def missing_groups():
     pm.Normal("y", level[group], 0.5, observed=Y)
 
 
+def spike_and_slab():
+    """Indicators that meet in each datum."""
+    on = pm.Bernoulli("on", 0.5, shape=4)
+    b = pm.Normal("b", 0, 1, shape=4)
+    pm.Normal("y", np.eye(4)[:, ::-1] @ (on * b) + on.sum(), 1.0, observed=Y)
+
+
+def tied_of_unequal_ranges():
+    """Three elements of different ranges that meet in one term."""
+    scale = pm.HalfNormal("scale", 1)
+    kind = pm.Categorical("kind", [0.2, 0.5, 0.3])
+    on = pm.Bernoulli("on", 0.4)
+    n = pm.DiscreteUniform("n", 1, 4)
+    pm.Normal("y", kind * on - n / (1.0 + kind), scale + on, observed=Y)
+
+
 def rows_of_a_table():
     """A category whose probabilities are a row of a table, for each datum another."""
     rows = pm.Dirichlet("rows", np.ones((2, 3)))
@@ -111,7 +127,7 @@ def rows_of_a_table():
 
 MODELS = [
     labels, switch_point, hidden_states, neighbors, unequal_ranges, invalid_where_zero, two_groups,
-    absent, missing_groups, rows_of_a_table,
+    absent, missing_groups, rows_of_a_table, spike_and_slab, tied_of_unequal_ranges,
 ]  # fmt: skip
 
 
@@ -185,7 +201,9 @@ def test_values_that_an_element_does_not_have_must_not_count(monkeypatch):
 
 
 @pytest.mark.slow("repeats")
-@pytest.mark.parametrize("make", [hidden_states, neighbors, unequal_ranges, two_groups])
+@pytest.mark.parametrize(
+    "make", [hidden_states, neighbors, unequal_ranges, two_groups, tied_of_unequal_ranges]
+)
 def test_draws_have_their_exact_law_given_the_real_variables(make):
     model = built(make)
     short = sum_out(model)
@@ -237,13 +255,6 @@ def test_counts_without_a_bound_are_summed_far_enough(seed):
     assert float(short.compile_logp(mode=python_mode())(point)) == pytest.approx(exact, abs=1e-7)
 
 
-def spike_and_slab():
-    """Indicators that meet in each datum."""
-    on = pm.Bernoulli("on", 0.5, shape=4)
-    b = pm.Normal("b", 0, 1, shape=4)
-    pm.Normal("y", np.eye(4)[:, ::-1] @ (on * b) + on.sum(), 1.0, observed=Y)
-
-
 def parent_of_a_real_one():
     """An indicator on which the prior of a real variable depends."""
     on = pm.Bernoulli("on", 0.5)
@@ -251,9 +262,8 @@ def parent_of_a_real_one():
     pm.Normal("y", b, 1.0, observed=Y)
 
 
-@pytest.mark.parametrize("make", [spike_and_slab, parent_of_a_real_one])
-def test_what_cannot_be_summed_stays(make):
-    model = built(make)
+def test_what_cannot_be_summed_stays():
+    model = built(parent_of_a_real_one)
     assert sum_out(model) is model
 
 

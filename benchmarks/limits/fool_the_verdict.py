@@ -26,10 +26,11 @@ from benchmarks.fresh_runs import (
     make_missing,
     print_runs,
 )
-from benchmarks.models import count_family_first, count_family_second, fool_first
+from benchmarks.models import count_family_first, count_family_second, fool_first, fool_second
 
 FAMILIES: dict[str, dict[str, tuple[str, Callable[[], Any], Callable[[], float]]]] = {
     "modes first": fool_first.MODELS,
+    "modes second": fool_second.MODELS,
     "counts first": {k: ("counts", *v) for k, v in count_family_first.MODELS.items()},
     "counts second": {k: ("counts", *v) for k, v in count_family_second.MODELS.items()},
 }

@@ -212,18 +212,6 @@ def shell_truth() -> float:
 # Far data
 
 
-def reading() -> pm.Model:
-    """One reading, a million scales away from where it was expected."""
-    with pm.Model() as model:
-        level = pm.StudentT("level", nu=2, mu=0, sigma=1)
-        pm.StudentT("y", nu=2, mu=level, sigma=0.8, observed=1e6)
-    return model
-
-
-def reading_truth() -> float:
-    return line(lambda x: t.logpdf(x, 2, 0, 1) + t.logpdf(1e6, 2, x, 0.8), 0.0, 1e6)
-
-
 def jumps() -> pm.Model:
     """Somewhere between the prior and the reading there was a large jump."""
     with pm.Model() as model:
@@ -233,22 +221,22 @@ def jumps() -> pm.Model:
     return model
 
 
-SITE_NU, SITE_SEEN = np.array([2, 2, 3, 4]), np.array([3e4, -500.0, 120.0, -25.0])
+def sites(nus: Any, seen: Any) -> tuple[Callable, Callable]:
+    """Each site is either as expected, or as seen: the model and the truth."""
 
+    def build() -> pm.Model:
+        with pm.Model(coords={"site": range(len(nus))}) as model:
+            nu = pm.Data("nu", nus, dims="site")
+            level = pm.StudentT("level", nu=nu, mu=0, sigma=1.1, dims="site")
+            pm.StudentT("y", nu=nu, mu=level, sigma=0.9, observed=seen, dims="site")
+        return model
 
-def sites() -> pm.Model:
-    """Each of four sites is either as expected, or as seen."""
-    with pm.Model(coords={"site": list("ABCD")}) as model:
-        nu = pm.Data("nu", SITE_NU, dims="site")
-        level = pm.StudentT("level", nu=nu, mu=0, sigma=1.1, dims="site")
-        pm.StudentT("y", nu=nu, mu=level, sigma=0.9, observed=SITE_SEEN, dims="site")
-    return model
+    def truth() -> float:
+        both = lambda x, nu, y: t.logpdf(x, nu, 0, 1.1) + t.logpdf(y, nu, x, 0.9)  # noqa: E731
+        pairs = zip(nus, seen, strict=True)
+        return sum(line(partial(both, nu=nu, y=y), 0.0, y) for nu, y in pairs)
 
-
-def sites_truth() -> float:
-    pairs = zip(SITE_NU, SITE_SEEN, strict=True)
-    both = lambda x, nu, y: t.logpdf(x, nu, 0, 1.1) + t.logpdf(y, nu, x, 0.9)  # noqa: E731
-    return sum(line(partial(both, nu=nu, y=y), 0.0, y) for nu, y in pairs)
+    return build, truth
 
 
 DOSE = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
@@ -402,8 +390,9 @@ MODELS: dict[str, tuple[str, Callable[[], pm.Model], Callable[[], float]]] = {
             "dial", 8, ("Normal", 0, 2),
             normal(0.499, 0.85, 1.0), normal(0.5, -0.85, 0.25), normal(0.001, -0.85, 0.01))),
     "distance from a beacon, d 5": ("dropped", shell, shell_truth),
-    "reading a million scales away": ("far", reading, reading_truth),
-    "four sites far off, d 4": ("far", sites, sites_truth),
+    "reading a million scales away": ("far", *sites([2.0], [1e6])),
+    "four sites far off, d 4": (
+        "far", *sites([2.0, 2.0, 3.0, 4.0], [3e4, -500.0, 120.0, -25.0])),
     "jump along a chain": ("far", jumps, lambda: float(cauchy.logpdf(5000, 0, 1.5 + 1.3 + 1.2))),
     "regression on two lines": ("far", doses, doses_truth),
     "sizes of a random walk, d 6": ("signs", walk, walk_truth),

@@ -17,7 +17,6 @@ import numpy as np
 
 from pymc_tempering.core.deadline import NEVER, Deadline, time_left
 from pymc_tempering.model.path import Path
-from pymc_tempering.references.labels import one_labeling
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.effort import SCOUTED_WORK, effort_of
 from pymc_tempering.sampling.evaluated import Evaluated, Region, evaluate_states, join, slopes_at
@@ -44,7 +43,7 @@ N_FURTHER, FURTHER_STEPS = 30, 40
 """Climbs of each further kind, and steps of each."""
 
 N_CROSSED = 200
-"""Crossings of known modes; those that end at home, as most do, cost little."""
+"""Crossings of two draws; those that end at home, as most do, cost little."""
 
 N_INSIDE = 8000
 """Draws of the reference, of which those that the target exceeds most are climbed from."""
@@ -54,7 +53,8 @@ N_INSIDE = 8000
 class _Climbers:
     """Scouts at work: place, terms of the target, gradient and step factor of each.
 
-    They climb the terms from the `first` on.
+    They climb the terms from the `first` on. Up the likelihood each coordinate has a factor of its
+    own: one datum may be far out, and the others near.
     """
 
     xs: np.ndarray
@@ -67,6 +67,10 @@ class _Climbers:
     def heights(self) -> np.ndarray:
         """Log target, or log likelihood, shape (n,)."""
         return self.values[:, self.first :].sum(axis=1)
+
+    def total(self, of_coordinates: np.ndarray) -> np.ndarray:
+        """Sum of what factors are made from, (n, 1), or each where coordinates have their own."""
+        return of_coordinates if self.first else of_coordinates.sum(axis=1, keepdims=True)
 
     def at(self, index: np.ndarray | slice) -> Evaluated:
         """Where some of them are."""
@@ -121,9 +125,9 @@ def ascend(
     first = int(likelihood)
     climbers, evaluations = _place(path, starts, scale, first, cores), len(starts)
     with np.errstate(over="ignore"):  # of the slope far out in a wide law; it stays there
-        lengths = np.linalg.norm(climbers.grads, axis=1)
-    length = FIRST_STEP * np.sqrt(path.dim)
-    climbers.factors[:] = np.where(lengths > 0, length / np.maximum(lengths, 1e-300), 0.0)
+        lengths = np.sqrt(climbers.total(climbers.grads**2))
+    size = FIRST_STEP if likelihood else FIRST_STEP * np.sqrt(path.dim)
+    climbers.factors = np.where(lengths > 0, size / np.maximum(lengths, 1e-300), 0.0)
     everywhere = slice(None)
     home, left = known(climbers.at(everywhere))
     outside = np.isfinite(climbers.heights) & ~home
@@ -143,28 +147,28 @@ def ascend(
 
 def _place(path: Path, xs: np.ndarray, scale: np.ndarray, first: int, cores: int) -> _Climbers:
     """Put climbers at states."""
-    return _Climbers(xs, *slopes_at(path, xs, scale, cores, first), np.zeros(len(xs)), first)
+    return _Climbers(xs, *slopes_at(path, xs, scale, cores, first), np.zeros((len(xs), 1)), first)
 
 
 def _step(
     path: Path, climbers: _Climbers, at: np.ndarray, scale: np.ndarray, cores: int
 ) -> np.ndarray:
     """Move the climbers `at`; returns which of them went up, shape (n,) of bool."""
-    step = climbers.factors[at, None] * climbers.grads[at]
+    step = climbers.factors[at] * climbers.grads[at]
     if climbers.first == 0:
         length = np.linalg.norm(step, axis=1, keepdims=True)
         longest = LONGEST_STEP * np.sqrt(path.dim)
         step *= np.minimum(1.0, longest / np.maximum(length, 1e-300))
     new = _place(path, climbers.xs[at] + step * scale, scale, climbers.first, cores)
     up = new.heights > climbers.heights[at]
-    bend = -((new.grads - climbers.grads[at]) * step).sum(axis=1)
+    bend = -climbers.total((new.grads - climbers.grads[at]) * step)
     old = climbers.factors[at]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        secant = np.where(bend > 0, (step**2).sum(axis=1) / bend, np.inf)
+        secant = np.where(bend > 0, climbers.total(step**2) / bend, np.inf)
     longer = np.where(bend > 0, secant, 4.0 * old)
     shorter = np.minimum(secant, 0.1 * old)
     shorter = np.where(bend > 0, np.minimum(secant, 0.5 * old), shorter)
-    factors = np.where(up, longer, shorter)
+    factors = np.where(up[:, None], longer, shorter)
     climbers.factors[at] = np.where(np.isfinite(factors), factors, 0.1 * old)
     risen = at[up]
     climbers.xs[risen], climbers.values[risen] = new.xs[up], new.values[up]
@@ -205,16 +209,16 @@ def climb_further(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
 
     From draws of the fit to the tops of known regions, and from those of many draws of the
     reference that the target exceeds most; from the prior to tops of the likelihood, which may be
-    so far from it that the posterior does not lead there; and from crossings of known modes, some
-    coordinates from one and some from another.
+    so far from it that the posterior does not lead there; and from crossings of two draws of the
+    fit, some coordinates from one and some from the other, which may be of two modes.
     """
-    prior, rng, modes = job.prior, job.rng, one_labeling(fit.components).modes.means
+    prior, rng, draws = job.prior, job.rng, fit.draws.xs
     n_drawn = min(N_INSIDE, scouting_of(job) // 10)
     many = evaluate_states(prior, fit.components.draw(n_drawn, rng), job.value_cores)
     best = np.argsort(-many.log_ratio(fit.components))[:N_FURTHER]
-    inside = np.concatenate([rng.choice(fit.draws.xs, N_FURTHER), many.xs[best]])
+    inside = np.concatenate([rng.choice(draws, N_FURTHER), many.xs[best]])
     drawn = prior.draw(N_FURTHER, prior.spawn(rng))
-    one, other = (rng.choice(modes, N_CROSSED) for _ in range(2))
+    one, other = (rng.choice(draws, N_CROSSED) for _ in range(2))
     crossed = np.where(rng.random(one.shape) < 0.5, one, other)
     climb = partial(
         ascend, prior.path, scale=scale, max_steps=FURTHER_STEPS, deadline=job.deadline,

@@ -20,7 +20,7 @@ from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.climbs import spread_of
 from pymc_tempering.sampling.effort import is_wide
-from pymc_tempering.sampling.evaluated import evaluate_states, home_radius
+from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, home_radius
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 LEAST_MASS = 5e-4
@@ -28,6 +28,10 @@ LEAST_MASS = 5e-4
 
 MAX_WEIGHED_DIM = 30
 """Dimensions up to which walkers weigh a region."""
+
+SLACK = 3.0
+"""Nats, and one for each dimension, by which states may lie above the normal density of a region of
+another shape."""
 
 WALKERS, WALKERS_PER_DIM, WALKS, WALKS_PER_DIM = 64, 4, 40, 4
 """Walkers, and for each dimension at least; moves of each before states are kept, with so many for
@@ -72,6 +76,14 @@ class Peak:
         """Whether states (n, d) lie in its region, shape (n,)."""
         return self.squares(xs) < home_radius(self.mean.size)
 
+    def explains(self, states: Evaluated) -> np.ndarray:
+        """Whether states lie in its region, and no higher than its mass allows, shape (n,).
+
+        What stands out of a wide region without mass has a region of its own.
+        """
+        top = self.log_mass + self.log_density(self.mean[None])[0]
+        return self.holds(states.xs) & (states.log_target < top + self.mean.size + SLACK)
+
     def log_density(self, xs: np.ndarray) -> np.ndarray:
         """Log of the normal density, without the mass, at states (n, d), shape (n,)."""
         log_size = np.log(np.diag(self.cholesky)).sum() + 0.5 * self.mean.size * np.log(2 * np.pi)
@@ -86,11 +98,11 @@ class Peak:
         return self.mean + rng.standard_normal((n, self.mean.size)) @ self.cholesky.T
 
 
-def holds_any(peaks: Sequence[Peak], xs: np.ndarray) -> np.ndarray:
-    """Whether states (n, d) lie in the region of one of some peaks, shape (n,)."""
-    held = np.zeros(len(xs), dtype=bool)
+def explained_by(peaks: Sequence[Peak], states: Evaluated) -> np.ndarray:
+    """Whether one of some peaks explains states, shape (n,)."""
+    held = np.zeros(states.n, dtype=bool)
     for peak in peaks:
-        held |= peak.holds(xs)
+        held |= peak.explains(states)
     return held
 
 

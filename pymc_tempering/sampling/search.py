@@ -42,7 +42,7 @@ from pymc_tempering.sampling.evaluated import (
 )
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, fit_reference
 from pymc_tempering.sampling.looks import Looks, add_looks, take_looks
-from pymc_tempering.sampling.regions import Peak, holds_any, least_mass, weigh_regions
+from pymc_tempering.sampling.regions import Peak, explained_by, least_mass, weigh_regions
 from pymc_tempering.sampling.suspects import find_peaks, peaks_by_chains, unknown_peaks, with_mass
 
 HOME_SWEEPS, MAX_HOME_ROUNDS = 40, 10
@@ -421,16 +421,16 @@ def _follow_up(
     heavy, light = with_mass(job, at.passes.best, peaks, fit.log_z)
     heavy = unknown_peaks(heavy, fit, job.rng)
     at.let_go += light
-    strange &= ~holds_any(light, states.xs)
+    strange &= ~explained_by(light, states)
     stuck = np.flatnonzero(strange[:n_looks])
-    stuck = stuck[~holds_any(heavy, states.xs[stuck])]
+    stuck = stuck[~explained_by(heavy, states.at(stuck))]
     bound = max(MIN_HOME_COST, at.passes.n_evaluations)
     more, light, explained = weigh_regions(
         job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped
     )
     at.dropped += sum(region.share(fit.log_z) for region in light)
     at.let_go += light
-    strange &= ~holds_any(light, states.xs)
+    strange &= ~explained_by(light, states)
     strange[stuck[explained]] = False
     return strange, heavy + more, complete
 
@@ -498,7 +498,7 @@ def strangers(
     array of bool, shape (n,)
     """
     strange = fit.suspects(states) | is_above(states, fit.draws)
-    strange &= ~holds_any(let_go, states.xs)
+    strange &= ~explained_by(let_go, states)
     at, n_looks = np.flatnonzero(strange), states.n if n_looks is None else n_looks
     others = job.rng.permutation(at[at >= n_looks])
     groups = [at[at < n_looks], *np.split(others, range(GROUP, others.size, GROUP))]

@@ -22,14 +22,14 @@ from pymc_tempering.sampling.fit_reference import ReferenceFit
 from pymc_tempering.sampling.regions import (
     MAX_WEIGHED_DIM,
     Peak,
-    holds_any,
+    explained_by,
     least_mass,
     regions_around,
     regions_of,
 )
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
-MAX_PEAKS, MAX_STEPS = 8, 60
+MAX_PEAKS, MAX_STEPS = 16, 60
 """Peaks of one round at most that may have mass, and steps of a climb."""
 
 MAX_BATCH = 32
@@ -81,7 +81,7 @@ def find_peaks(
     """
     path, peaks, n_heavy = job.prior.path, list[Peak](), 0
     evaluations, batch, ends = 0, 1, suspects.at(np.zeros(0, dtype=int))
-    left = ~holds_any(let_go, suspects.xs)
+    left = ~explained_by(let_go, suspects)
     order = np.argsort(-suspects.log_target, kind="stable")
     while left.any() and n_heavy < MAX_PEAKS and evaluations < most and not job.deadline.late:
         best = order[left[order]][:batch]
@@ -94,22 +94,18 @@ def find_peaks(
         # which climb together at hardly more than the cost of one.
         batch = min(2 * batch, MAX_BATCH)
         while ends.n and n_heavy < MAX_PEAKS:
-            top = int(ends.log_target.argmax())
-            peak = _peak_at(path, ends.xs[top], float(ends.log_target[top]), scale)
+            best = int(ends.log_target.argmax())
+            top = ends.at(slice(best, best + 1))
+            peak = _peak_at(path, top.xs[0], float(top.log_target[0]), scale)
             evaluations += 2 * path.dim
             left &= ~peak.holds(suspects.xs)
-            others = np.arange(ends.n) != top
+            others = np.arange(ends.n) != best
             ends = ends.at(others & ~peak.holds(ends.xs))
-            if not any(_same(peak, other) for other in (*peaks, *let_go)):
+            if not explained_by((*peaks, *let_go), top)[0]:
                 peaks.append(peak)
                 n_heavy += peak.log_mass > least
     job.tally.work["scouts"] += evaluations
     return peaks, not (left.any() or ends.n)
-
-
-def _same(peak: Peak, other: Peak) -> bool:
-    """Whether one peak lies in the region of the other."""
-    return bool(other.holds(peak.mean[None])[0])
 
 
 def _peak_at(path: Path, x: np.ndarray, log_target: float, scale: np.ndarray) -> Peak:
@@ -155,7 +151,7 @@ def with_mass(
         return [peak for peak in peaks if peak.log_mass > least], []
     heavy, light = list[Peak](), list[Peak]()
     for peak in peaks:
-        if holds_any([*heavy, *light], peak.mean[None])[0]:
+        if explained_by([*heavy, *light], evaluate_states(job.prior, peak.mean[None]))[0]:
             continue
         for region, spent in regions_around(job, annealed, peak.mean):
             (heavy if region.log_mass > least else light).append(region)

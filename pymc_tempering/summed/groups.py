@@ -191,7 +191,7 @@ def build_tables(
     return exact, Tables(pt.switch(short.never, LOWEST, few).T, [], None), constant
 
 
-class Sum(NamedTuple):
+class SummedGraph(NamedTuple):
     """A sum over all values, as a graph of plain variables.
 
     Attributes
@@ -216,7 +216,7 @@ class Sum(NamedTuple):
 
 def sum_by_elements(
     parts: Sequence[Term], ranges: Sequence[Range], points: Mapping[Variable, np.ndarray]
-) -> Sum:
+) -> SummedGraph:
     """Sum over one element after the other, of which no term ties more than two.
 
     Raises
@@ -228,10 +228,10 @@ def sum_by_elements(
     tables, short, constant = build_tables(parts, ranges, points)
     total, steps = eliminate(short)
     exact = total if short is tables else eliminate(tables)[0]
-    return Sum(total + constant, exact + constant, tables, constant, steps)
+    return SummedGraph(total + constant, exact + constant, tables, constant, steps)
 
 
-def sum_together(parts: Sequence[Term], ranges: Sequence[Range]) -> Sum:
+def sum_together(parts: Sequence[Term], ranges: Sequence[Range]) -> SummedGraph:
     """Sum over all values of few elements, however they are tied.
 
     Raises
@@ -251,7 +251,7 @@ def sum_together(parts: Sequence[Term], ranges: Sequence[Range]) -> Sum:
     single = pt.add(*(pt.maximum(term, LOWEST).sum(axis=1) for term in terms), pt.constant(0.0))
     tables = Tables(pt.specify_shape(single[:, None], (len(places), 1)), [], None)
     total, steps = eliminate(tables)
-    return Sum(total, total, tables, pt.constant(0.0), steps, places)
+    return SummedGraph(total, total, tables, pt.constant(0.0), steps, places)
 
 
 def _inputs_of(graph: Variable) -> set[Variable]:
@@ -330,7 +330,7 @@ class Summed:
     scan : Scan or None
         What counts contribute to it value by value, if there are any without an end.
     together : array of int, shape (M, n), or None
-        As of a `Sum`.
+        As of a `SummedGraph`.
     """
 
     ranges: list[Range]
@@ -400,7 +400,7 @@ def sum_of(
 def compare_tables(
     terms: Sequence[Variable],
     ranges: Sequence[Range],
-    found: Sum,
+    found: SummedGraph,
     points: Mapping[Variable, np.ndarray],
 ) -> None:
     """Check at draws of the prior that tables have the terms, and that sums are numbers.

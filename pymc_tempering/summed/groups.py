@@ -52,8 +52,8 @@ MOST_VALUES = 2_000
 """Values of an element."""
 
 MOST_TOGETHER, MOST_LIVE = 2**14, 50_000
-"""Values of all elements together, where a term ties more than two of them, and elements of terms
-at these that depend on other unknowns, so that each evaluation computes them."""
+"""Values of all elements together, where a term ties more than two of them, and elements of the
+other terms at these that depend on other unknowns, so that each evaluation computes them."""
 
 N_PILOT, BEYOND = 1_000, 2.5
 """Draws of the prior of a count, and how many times their largest it is summed to."""
@@ -232,17 +232,22 @@ def sum_by_elements(
 
 
 def sum_together(parts: Sequence[Term], ranges: Sequence[Range]) -> SummedGraph:
-    """Sum over all values of few elements, however they are tied.
+    """Sum over all values of few elements, however they are tied by terms of nothing else.
+
+    Where real unknowns meet more than two elements, as in spike and slab, what the sum leaves has a
+    mode for each value, and the elements are better sampled.
 
     Raises
     ------
     RewriteError
-        There are too many.
+        There are too many, or other unknowns in such terms.
     """
     counts = np.concatenate([r.n_values.ravel() for r in ranges])
-    own = {r.plain for r in ranges}
+    own, live = {r.plain for r in ranges}, 0
+    for part in parts:
+        if _inputs_of(part.graph) - own:
+            live += np.inf if (part.degree > 2).any() else len(part.degree)
     rows = sum(len(part.degree) for part in parts)
-    live = sum(len(part.degree) for part in parts if _inputs_of(part.graph) - own)
     most = min(MOST_TOGETHER, MOST_CELLS // rows, MOST_LIVE // max(live, 1))
     if any(r.is_open for r in ranges) or np.log(counts).sum() > np.log(max(most, 1)):
         raise RewriteError("a term depends on more than two of its elements")

@@ -89,6 +89,7 @@ def wrong_lobe(monkeypatch, lobes, *, always=False, take=None):
             patch.setattr(refitting, "_is_worse", lambda job, new, old: False)
         patch.setattr(searching, "take_looks", watched)
         patch.setattr(searching, "send_scouts", no_scouts)
+        patch.setattr(searching, "climb_further", no_scouts)
         chosen = auto.choose_plan(job_of("two_modes"))
     said = replace(leg(), log_z=chosen.fit.log_z, mcse=0.02)
     return chosen, checked(chosen.fresh, said)

@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -138,7 +137,7 @@ def test_a_model_without_gradients_has_looks_and_no_scouts(monkeypatch):
     of, kernel = compile_with_kernels(two_modes().model, "slice", 0.8, lambda line: None)
     job = Job(of, kernel, Options(), np.random.default_rng(1))
     assert not searching.can_climb(of.path, kernel)
-    assert searching.can_climb(replace(job, prior=compiled("two_modes"), kernel=on_all(HMC(), 10)))
+    assert searching.can_climb(compiled("two_modes").path, on_all(HMC(), 10))
     chosen = auto.choose_plan(job)
     assert chosen.last.looks.n == 100
     assert not chosen.last.strange.any()

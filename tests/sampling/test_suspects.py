@@ -190,6 +190,17 @@ def test_peaks_of_one_region_are_weighed_once():
     assert (len(heavy), light) == (1, [])
 
 
+def test_what_stands_out_of_a_wide_light_region_is_not_explained_by_it():
+    """Planted: all that lies in it would be let go, and so a mode that nobody knows."""
+    wide = Peak(np.zeros(2), 100.0 * np.eye(2), -60.0)
+    top = -60.0 - np.log(2 * np.pi * 1e4)
+    xs = np.array([[0.0, 0.0], [50.0, 50.0], [50.0, 50.0], [900.0, 0.0]])
+    states = Evaluated(xs, np.array([top, top - 1.0, top + 20.0, top - 40.0]), np.zeros(4))
+    assert wide.explains(states).tolist() == [True, True, False, False]
+    assert wide.holds(xs).tolist() == [True, True, True, False]
+    assert regions.explained_by([wide, Peak(xs[2], np.eye(2), -60.0)], states)[2]
+
+
 def test_draws_have_seen_a_peak_if_they_hold_a_fifth_of_its_share():
     """Of 100 draws `n` lie at a peak that has half of all mass, or a tenth."""
 

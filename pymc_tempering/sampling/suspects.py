@@ -94,12 +94,12 @@ def find_peaks(
         # which climb together at hardly more than the cost of one.
         batch = min(2 * batch, MAX_BATCH)
         while ends.n and n_heavy < MAX_PEAKS:
-            best = int(ends.log_target.argmax())
-            top = ends.at(slice(best, best + 1))
+            highest = int(ends.log_target.argmax())
+            top = ends.at(np.array([highest]))
             peak = _peak_at(path, top.xs[0], float(top.log_target[0]), scale)
             evaluations += 2 * path.dim
             left &= ~peak.holds(suspects.xs)
-            others = np.arange(ends.n) != best
+            others = np.arange(ends.n) != highest
             ends = ends.at(others & ~peak.holds(ends.xs))
             if not explained_by((*peaks, *let_go), top)[0]:
                 peaks.append(peak)

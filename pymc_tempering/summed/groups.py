@@ -243,15 +243,15 @@ def sum_together(parts: Sequence[Term], ranges: Sequence[Range]) -> SummedGraph:
         There are too many, or other unknowns in such terms.
     """
     counts = np.concatenate([r.n_values.ravel() for r in ranges])
-    own, live = {r.plain for r in ranges}, 0
+    own, live = {r.plain for r in ranges}, 0.0
     for part in parts:
         if _inputs_of(part.graph) - own:
             live += np.inf if (part.degree > 2).any() else len(part.degree)
     rows = sum(len(part.degree) for part in parts)
-    most = min(MOST_TOGETHER, MOST_CELLS // rows, MOST_LIVE // max(live, 1))
-    if any(r.is_open for r in ranges) or np.log(counts).sum() > np.log(max(most, 1)):
+    most = min(MOST_TOGETHER, MOST_CELLS // rows, MOST_LIVE / max(live, 1.0))
+    if any(r.is_open for r in ranges) or np.log(counts).sum() > np.log(max(most, 1.0)):
         raise RewriteError("a term depends on more than two of its elements")
-    places = np.indices(counts).reshape(counts.size, -1).T
+    places = np.indices(counts.tolist()).reshape(counts.size, -1).T
     terms = [at_places(part.graph, ranges, places) for part in parts]
     single = pt.add(*(pt.maximum(term, LOWEST).sum(axis=1) for term in terms), pt.constant(0.0))
     tables = Tables(pt.specify_shape(single[:, None], (len(places), 1)), [], None)

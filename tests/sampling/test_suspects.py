@@ -198,7 +198,7 @@ def test_what_stands_out_of_a_wide_light_region_is_not_explained_by_it():
     states = Evaluated(xs, np.array([top, top - 1.0, top + 20.0, top - 40.0]), np.zeros(4))
     assert wide.explains(states).tolist() == [True, True, False, False]
     assert wide.holds(xs).tolist() == [True, True, True, False]
-    assert regions.explained_by([wide, Peak(xs[2], np.eye(2), -60.0)], states)[2]
+    assert regions.explained_by([wide, Peak(xs[2], np.eye(2), -49.0)], states)[2]
 
 
 def test_draws_have_seen_a_peak_if_they_hold_a_fifth_of_its_share():

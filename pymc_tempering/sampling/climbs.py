@@ -39,14 +39,15 @@ distance at most, before it is taken to be on its way there."""
 FIRST_STEP, LONGEST_STEP = 0.05, 3.0
 """Lengths of a scout's first step and of its longest, in standard deviations of the prior."""
 
-N_FURTHER, FURTHER_STEPS = 30, 40
-"""Climbs of each further kind, and steps of each."""
-
-N_CROSSED = 200
-"""Crossings of two draws; those that end at home, as most do, cost little."""
+N_FURTHER, N_CROSSED, FURTHER_STEPS = 30, 200, 40
+"""Climbs of each further kind, those from crossings of two draws (most of which end at home at
+once), and steps of each."""
 
 N_INSIDE = 8000
 """Draws of the reference, of which those that the target exceeds most are climbed from."""
+
+FULL_SCOUTING = 40_000
+"""Evaluations of the scouts below which there are fewer of all these, in proportion."""
 
 
 @dataclass
@@ -212,13 +213,14 @@ def climb_further(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
     so far from it that the posterior does not lead there; and from crossings of two draws of the
     fit, some coordinates from one and some from the other, which may be of two modes.
     """
-    prior, rng, draws = job.prior, job.rng, fit.draws.xs
-    n_drawn = min(N_INSIDE, scouting_of(job) // 10)
+    prior, rng, draws, most = job.prior, job.rng, fit.draws.xs, scouting_of(job)
+    part = min(1.0, most / FULL_SCOUTING)
+    n, n_crossed, n_drawn = (int(part * each) for each in (N_FURTHER, N_CROSSED, N_INSIDE))
     many = evaluate_states(prior, fit.components.draw(n_drawn, rng), job.value_cores)
-    best = np.argsort(-many.log_ratio(fit.components))[:N_FURTHER]
-    inside = np.concatenate([rng.choice(draws, N_FURTHER), many.xs[best]])
-    drawn = prior.draw(N_FURTHER, prior.spawn(rng))
-    one, other = (rng.choice(draws, N_CROSSED) for _ in range(2))
+    best = np.argsort(-many.log_ratio(fit.components))[:n]
+    inside = np.concatenate([rng.choice(draws, n), many.xs[best]])
+    drawn = prior.draw(n, prior.spawn(rng))
+    one, other = (rng.choice(draws, n_crossed) for _ in range(2))
     crossed = np.where(rng.random(one.shape) < 0.5, one, other)
     climb = partial(
         ascend, prior.path, scale=scale, max_steps=FURTHER_STEPS, deadline=job.deadline,

@@ -251,7 +251,7 @@ def _walk(job: Job, walkers: np.ndarray) -> tuple[np.ndarray, int]:
     halves = np.arange(n) < n // 2, np.arange(n) >= n // 2
     kept = list[np.ndarray]()
     for i in range(2 * moves):
-        if job.deadline.late and kept:
+        if job.deadline.late:
             break
         factor = 1.0 if i % EVERY == 0 else 2.38 / np.sqrt(2.0 * dim)
         for own in halves:
@@ -268,7 +268,7 @@ def _walk(job: Job, walkers: np.ndarray) -> tuple[np.ndarray, int]:
             _bring_back(walkers, rng)
         if i >= moves:
             kept.append(walkers.copy())
-    return np.array(kept), spent
+    return np.array(kept or [walkers]), spent
 
 
 def _bring_back(walkers: np.ndarray, rng: np.random.Generator) -> None:

@@ -138,7 +138,7 @@ def with_mass(
     """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others.
 
     In few dimensions walkers from the top of each tell the region that it belongs to, and its mass,
-    and walkers from farther away what that may be the top of.
+    and walkers from farther away what that may be the top of, where values are not dear.
     In many dimensions Laplace's method alone tells it, and can be far too low: no peak counts as
     light there.
 
@@ -156,6 +156,8 @@ def with_mass(
         for region, spent in regions_around(job, annealed, peak.mean):
             (heavy if region.log_mass > least else light).append(region)
             job.tally.work["scouts"] += spent
+            if job.prior.path.dear:
+                break
     return heavy, light
 
 

@@ -18,8 +18,8 @@ SENTENCES = {
     "posterior: " + GIVE_A_KERNEL,
     "sum_without_end": "'{about}' is summed to {detail}, and how much the likelihood may have "
     "beyond is not known: " + GIVE_A_KERNEL,
-    "not_searched": "nothing but {about} looked for modes: each of them starts from a draw of the "
-    "prior, and a mode that few such starts reach may be missing",
+    "not_searched": "nothing but {about} looked for modes; one to which few draws of the prior "
+    "lead may be missing",
     "not_climbed": "looks from the prior looked for modes, and no climbs did, which find narrower "
     "ones: the kernel {about} does not move all variables by gradients",
     "not_compared": "the density of {about} was not compared with that of the model as it was "

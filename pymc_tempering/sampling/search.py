@@ -42,7 +42,13 @@ from pymc_tempering.sampling.evaluated import (
 )
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, fit_reference
 from pymc_tempering.sampling.looks import Looks, add_looks, take_looks
-from pymc_tempering.sampling.regions import Peak, explained_by, least_mass, weigh_regions
+from pymc_tempering.sampling.regions import (
+    MAX_WEIGHED_DIM,
+    Peak,
+    explained_by,
+    least_mass,
+    weigh_regions,
+)
 from pymc_tempering.sampling.suspects import find_peaks, peaks_by_chains, unknown_peaks, with_mass
 
 HOME_SWEEPS, MAX_HOME_ROUNDS = 40, 10
@@ -248,6 +254,10 @@ would arrive within the second number of times."""
 MAX_SEARCHES = 4
 """Rounds of a search, the last of which must find nothing new."""
 
+THOROUGH = 2
+"""Rounds after which what hardly has mass, less than `ISLAND` of the evidence in all, is let go:
+there may be more and more of it."""
+
 PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
 """Draws of a peak for each dimension that its component is made from, and the bounds of the share
 that it gets in the reference, before weighted draws tell its own."""
@@ -420,6 +430,10 @@ def _follow_up(
         peaks, complete = peaks_by_chains(job, at.passes.best, suspects)
     heavy, light = with_mass(job, at.passes.best, peaks, fit.log_z)
     heavy = unknown_peaks(heavy, fit, job.rng)
+    share = sum(peak.share(fit.log_z) for peak in heavy)
+    few = not is_wide(job.prior.path, MAX_WEIGHED_DIM)
+    if few and at.rounds > THOROUGH and at.dropped + share < ISLAND:
+        heavy, light, at.dropped = [], [*light, *heavy], at.dropped + share
     at.let_go += light
     strange &= ~explained_by(light, states)
     stuck = np.flatnonzero(strange[:n_looks])

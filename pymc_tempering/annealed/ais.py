@@ -514,7 +514,7 @@ def sandwich(
     --------
     >>> import pymc_tempering as pmt
     >>> system = pmt.testsystems.gaussian(dim=1)
-    >>> idata = pmt.sample(200, model=system.model, random_seed=1, quiet=True)
+    >>> idata = pmt.sample(200, model=system.model, random_seed=2, quiet=True)
     >>> both = pmt.sandwich(idata, system.model, n_particles=200, random_seed=1, progressbar=False)
     >>> both.verdict
     'ok'

@@ -88,8 +88,8 @@ def test_what_is_noticed_at_the_new_draws_makes_the_verdict(runs, model, monkeyp
     monkeypatch.setattr(finish, "findings_at", lambda path, xs: (finding,))
     with pytest.warns(TemperingWarning, match="'n' is summed to 20"):
         longer = extend(short, 100, model)
-    assert findings_of(short) == ()
-    assert findings_of(longer) == (finding,)
+    assert finding not in findings_of(short)
+    assert finding in findings_of(longer)
 
 
 @pytest.mark.slow("interrupts and restarts")

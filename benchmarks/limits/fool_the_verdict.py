@@ -2,9 +2,7 @@
 
 Each model has its log evidence by construction or by brute force. A run is wrong if it is off by
 more than 4 stated errors and .05 nats. Half of the models were known while the code was written,
-the others (`*_second.py`) were written by somebody who had not seen it. A needle is a model that
-no climb can find, by a rule that knew of no run: a flat top, or a shell thinner than a tenth of its
-radius. Needles are counted apart.
+the others (`*_second.py`) were written by somebody who had not seen it.
 """
 
 import argparse

@@ -1,11 +1,12 @@
-"""Climbs by gradients: scouts from the prior, and climbs to the tops of regions that are known.
+"""Climbs by gradients: scouts from the prior, and further climbs from other places.
 
 Many short ascents from draws of the prior look for narrow modes. Such a mode is seldom met by
 chance, but the region from which the gradient leads into it is far wider than the mode. A scout
 says where to look, and never enters an estimate.
 
-Scouts end where they come into a region that the fit knows. A spike inside of one is met from
-within: by climbs to its top.
+Scouts end where they come into a region that the fit knows, so a spike inside of one is met by
+climbs to its top. A mode at data far from the prior is met by climbs of the likelihood, and one at
+other combinations of coordinates than known modes by climbs from crossings of draws.
 """
 
 from dataclasses import dataclass

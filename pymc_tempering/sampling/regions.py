@@ -42,8 +42,8 @@ NEAREST, MAX_WIDTHS = 24, 3
 widths at which they do, at most."""
 
 EVERY, SPREAD = 10, 1e-4
-"""Each so-many-th move goes the whole difference, from one mode to another; and the relative spread
-of the lengths."""
+"""How often a move takes the whole difference of two walkers, which leads from one mode to another,
+and the relative spread of the lengths of all moves."""
 
 CHAINS, CHAIN_BEGIN, CHAIN_PARTS, CHAIN_SWEEPS = 64, 10, 8, 5
 """In many dimensions: chains, transitions that are thrown away, and how many times so many that are
@@ -60,7 +60,7 @@ class Peak:
     cholesky : array, shape (d, d)
         Lower factor of the covariance.
     log_mass : float
-        Its evidence (nats), by Laplace's method or by chains.
+        Its evidence (nats), by Laplace's method, by walkers or by chains.
     """
 
     mean: np.ndarray

@@ -117,7 +117,7 @@ def _apart(
     """Elements of few ties, of which no two are tied to each other or to a common pair."""
     fewest = min(len(ties[j]) for j in left)
     if fewest > 2:
-        raise TooTiedError
+        raise TooTiedError("too many of its elements hang together")
     chosen: list[int] = []
     barred: set[int] = set()
     for j in sorted(left, key=lambda j: len(ties[j])):

@@ -13,10 +13,9 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors, explicit_graph_inputs
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.given_up import LongSumError, RewriteError
@@ -224,14 +223,19 @@ def sum_by_elements(
     RewriteError, TooTiedError
     """
     if max(part.degree.max(initial=0) for part in parts) > 2:
-        raise TooTiedError
+        raise TooTiedError("a term depends on more than two of its elements")
     tables, short, constant = build_tables(parts, ranges, points)
     total, steps = eliminate(short)
     exact = total if short is tables else eliminate(tables)[0]
     return SummedGraph(total + constant, exact + constant, tables, constant, steps)
 
 
-def sum_together(parts: Sequence[Term], ranges: Sequence[Range]) -> SummedGraph:
+def sum_together(
+    parts: Sequence[Term],
+    ranges: Sequence[Range],
+    points: Mapping[Variable, np.ndarray],
+    tied: TooTiedError,
+) -> SummedGraph:
     """Sum over all values of few elements, however they are tied by terms of nothing else.
 
     Where real unknowns meet more than two elements, as in spike and slab, what the sum leaves has a
@@ -240,28 +244,23 @@ def sum_together(parts: Sequence[Term], ranges: Sequence[Range]) -> SummedGraph:
     Raises
     ------
     RewriteError
-        There are too many, or other unknowns in such terms.
+        There are too many, or other unknowns in such terms: they are too `tied`.
     """
     counts = np.concatenate([r.n_values.ravel() for r in ranges])
-    own, live = {r.plain for r in ranges}, 0.0
+    others, live = set(points) - {r.plain for r in ranges}, 0.0
     for part in parts:
-        if _inputs_of(part.graph) - own:
+        if others & set(ancestors([part.graph])):
             live += np.inf if (part.degree > 2).any() else len(part.degree)
     rows = sum(len(part.degree) for part in parts)
     most = min(MOST_TOGETHER, MOST_CELLS // rows, MOST_LIVE / max(live, 1.0))
     if any(r.is_open for r in ranges) or np.log(counts).sum() > np.log(max(most, 1.0)):
-        raise RewriteError("a term depends on more than two of its elements")
+        raise RewriteError(str(tied)) from tied
     places = np.indices(counts.tolist()).reshape(counts.size, -1).T
     terms = [at_places(part.graph, ranges, places) for part in parts]
     single = pt.add(*(pt.maximum(term, LOWEST).sum(axis=1) for term in terms), pt.constant(0.0))
     tables = Tables(pt.specify_shape(single[:, None], (len(places), 1)), [], None)
     total, steps = eliminate(tables)
     return SummedGraph(total, total, tables, pt.constant(0.0), steps, places)
-
-
-def _inputs_of(graph: Variable) -> set[Variable]:
-    """Unknowns in a graph of plain variables."""
-    return {v for v in explicit_graph_inputs([graph]) if not isinstance(v, SharedVariable)}
 
 
 def single_table(parts: Sequence[Term], ranges: Sequence[Range], places: np.ndarray) -> Variable:
@@ -383,8 +382,8 @@ def sum_of(
             ranges = [_bounded(r) for r in longer(ranges, scan, points)]
         try:
             found = sum_by_elements(parts, ranges, points)
-        except TooTiedError:
-            found = sum_together(parts, ranges)
+        except TooTiedError as tied:
+            found = sum_together(parts, ranges, points, tied)
         compare_tables(terms, ranges, found, points)
     except TooManyScopesError as error:
         raise RewriteError("too many of its elements hang together") from error

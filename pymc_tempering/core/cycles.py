@@ -193,6 +193,10 @@ class FreshLooks:
         Passes with 1 % of their particles or more where the fitted reference hardly goes.
     settled : float
         1 where the last round of the search found nothing new, else 0.
+    let_go : float
+        Share of the evidence in regions that were found and let go.
+    reached : float
+        Share of the posterior draws that lie in regions where looks have arrived.
     """
 
     log_z: float
@@ -207,6 +211,8 @@ class FreshLooks:
     pass_mcse: float = float("inf")
     n_islands: float = 0.0
     settled: float = 1.0
+    let_go: float = 0.0
+    reached: float = float("nan")
 
 
 LOOK_STATS = tuple(f"check_{item.name}" for item in fields(FreshLooks))

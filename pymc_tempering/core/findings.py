@@ -22,6 +22,8 @@ SENTENCES = {
     "lead may be missing",
     "not_climbed": "looks from the prior looked for modes, and no climbs did, which find narrower "
     "ones: the kernel {about} does not move all variables by gradients",
+    "not_reached": "{about} arrived in regions with {detail} of the posterior alone, and climbs "
+    "found the others; one that no climb leads to may be missing",
     "not_compared": "the density of {about} was not compared with that of the model as it was "
     "written: {detail}",
     "not_as_written": "the density of {about} that was sampled is {detail} nats off that of the "

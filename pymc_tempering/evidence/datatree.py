@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -108,8 +108,14 @@ def read_reference(idata: xr.DataTree) -> tuple[FloatArray | None, int]:
 
 def read_check(idata: xr.DataTree) -> FreshLooks | None:
     """Read the summary of the looks that check a fitted leg; None without a check."""
-    values = _of_any_draw(idata, LOOK_STATS)
-    return None if values is None else FreshLooks(*values)
+    stats = _stats_group(idata)
+    kept = {
+        item.name: float(stats[name].values.flat[0])
+        for item, name in zip(fields(FreshLooks), LOOK_STATS, strict=True)
+        if name in stats
+    }
+    needed = {item.name for item in fields(FreshLooks) if item.default is MISSING}
+    return FreshLooks(**kept) if needed <= kept.keys() else None
 
 
 def read_prior(idata: xr.DataTree) -> tuple[float, float] | None:

@@ -60,6 +60,8 @@ def summarize_looks(
     n_islands: int = 0,
     *,
     settled: bool = True,
+    let_go: float = 0.0,
+    reached: float = np.nan,
     least_spread: float = 0.0,
 ) -> FreshLooks:
     """Summarize looks and annealed passes.
@@ -82,6 +84,10 @@ def summarize_looks(
         Passes with an island that did not come home.
     settled : bool
         Whether the last round of the search found nothing new.
+    let_go : float, default 0
+        Share of the evidence in regions that were let go.
+    reached : float
+        Share of the posterior draws in regions where looks have arrived.
     least_spread : float, default 0
         Least standard deviation of the log Z of passes (nats), which three of them hardly tell.
     """
@@ -100,6 +106,8 @@ def summarize_looks(
         pass_mcse=float(spread / np.sqrt(max(1, passes.size))),
         n_islands=float(n_islands),
         settled=float(settled),
+        let_go=let_go,
+        reached=reached,
     )
 
 
@@ -165,8 +173,12 @@ def _contradictions(evidence: Evidence, fresh: FreshLooks) -> list[str]:
 
 
 def with_check(evidence: Evidence, check: LookCheck) -> Evidence:
-    """Return the evidence of a fitted leg with the verdict of its check."""
-    checked = replace(evidence, check=check)
+    """Return the evidence of a fitted leg with the verdict of its check.
+
+    What regions that were let go may add to log Z is part of its error.
+    """
+    mcse = float(np.hypot(evidence.mcse, np.log1p(check.let_go)))
+    checked = replace(evidence, check=check, mcse=mcse)
     if check.verdict == "agreed":
         return checked
     if check.verdict == "unchecked":

@@ -54,6 +54,10 @@ N_CHECKED = 200
 """Draws of the reference at which sums over discrete variables are checked."""
 
 
+REACHED = 0.5
+"""Share of the posterior draws below which it is noted how much of them looks have reached."""
+
+
 @dataclass(frozen=True, eq=False)
 class ChosenPlan:
     """A frozen plan, and how it came about.
@@ -78,6 +82,10 @@ class ChosenPlan:
         Rounds of the search, each with a fit of its own.
     settled : bool
         Whether the last of them found nothing new.
+    dropped : float
+        Share of the evidence in regions that they let go.
+    reached : float
+        Share of the posterior draws in regions where looks have arrived.
     interrupted : bool
         Whether Ctrl-C ended the search; what was known by then stands.
     work : dict
@@ -95,6 +103,8 @@ class ChosenPlan:
     needed: int = 0
     fits: int = 0
     settled: bool = True
+    dropped: float = 0.0
+    reached: float = float("nan")
     interrupted: bool = False
     work: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -120,17 +130,23 @@ class ChosenPlan:
         last, log_z = self.last, np.empty(0) if self.passes is None else self.passes.log_z
         return summarize_looks(
             last.looks.log_w, int(last.strange.sum()), self.needed, int(last.arrived.sum()),
-            log_z, last.home_passes, last.islands, settled=self.settled,
+            log_z, last.home_passes, last.islands, settled=self.settled, let_go=self.dropped,
+            reached=self.reached,
             least_spread=WIDE_SPREAD if is_wide(self.plan.reference.path) else 0.0,
         )  # fmt: skip
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What did not look for modes, and does so in most runs."""
+        """What did not look for modes, and does so in most runs; and what looks did not reach."""
         path, kernel = self.plan.reference.path, self.plan.kernel
         if self.fitted is None:
             return (Finding("not_searched", "the tours"),)
-        return () if can_climb(path, kernel) else (Finding("not_climbed", repr(kernel.name)),)
+        found = list[Finding]()
+        if not can_climb(path, kernel):
+            found.append(Finding("not_climbed", repr(kernel.name)))
+        if self.reached < REACHED:
+            found.append(Finding("not_reached", "looks from the prior", f"{self.reached:.1%}"))
+        return tuple(found)
 
     @property
     def schema(self) -> Schema:
@@ -230,7 +246,8 @@ def _freeze(
     last = found.last if found.settled or not job.deadline.late else None
     return replace(
         chosen, last=last, let_go=tuple(found.let_go), fits=found.rounds,
-        settled=found.settled,
+        settled=found.settled, dropped=found.dropped,
+        reached=float("nan") if last is None else last.reached(fit),
     )  # fmt: skip
 
 
@@ -308,7 +325,8 @@ def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:
     if job.deadline.late:  # their ways home were cut short, and say nothing
         return chosen
     job.tally.work["looks"] += new.n_evaluations
-    return replace(chosen, last=last.with_looks(new, strange, fit), work=dict(job.tally.work))
+    last = last.with_looks(new, strange, fit)
+    return replace(chosen, last=last, reached=last.reached(fit), work=dict(job.tally.work))
 
 
 def _from_prior(job: Job) -> ChosenPlan:

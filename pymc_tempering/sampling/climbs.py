@@ -40,9 +40,9 @@ distance at most, before it is taken to be on its way there."""
 FIRST_STEP, LONGEST_STEP = 0.05, 3.0
 """Lengths of a scout's first step and of its longest, in standard deviations of the prior."""
 
-N_FURTHER, N_CROSSED, FURTHER_STEPS = 30, 200, 40
+N_FURTHER, N_CROSSED, FURTHER_STEPS, FAR_STEPS = 30, 200, 40, 80
 """Climbs of each further kind, those from crossings of two draws (most of which end at home at
-once), and steps of each."""
+once), and steps of each; and of those up the likelihood, to data that may be far."""
 
 N_INSIDE = 8000
 """Draws of the reference, of which those that the target exceeds most are climbed from."""
@@ -168,8 +168,9 @@ def _step(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         secant = np.where(bend > 0, climbers.total(step**2) / bend, np.inf)
     longer = np.where(bend > 0, secant, 4.0 * old)
-    shorter = np.minimum(secant, 0.1 * old)
-    shorter = np.where(bend > 0, np.minimum(secant, 0.5 * old), shorter)
+    # Of coordinates with factors of their own those have gone too far that bend, if some do.
+    others = np.where((bend > 0).any(axis=1, keepdims=True), old, 0.1 * old)
+    shorter = np.where(bend > 0, np.minimum(secant, 0.5 * old), others)
     factors = np.where(up[:, None], longer, shorter)
     climbers.factors[at] = np.where(np.isfinite(factors), factors, 0.1 * old)
     risen = at[up]
@@ -229,7 +230,7 @@ def climb_further(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
     )  # fmt: skip
     ends = [
         climb(inside, known=_nowhere),
-        climb(drawn, known=_nowhere, likelihood=True),
+        climb(drawn, known=_nowhere, likelihood=True, max_steps=FAR_STEPS),
         climb(crossed, known=fit.locate),
     ]
     job.tally.work["scouts"] += n_drawn + sum(cost for _, cost in ends)

@@ -283,6 +283,13 @@ class ReferenceFit:
         """Whether log_ratio of states is far above that of all draws, shape (n,)."""
         return states.log_ratio(self.components) > self.limit
 
+    def share_near(self, states: Evaluated) -> float:
+        """Share of the draws that belong to a component to which some of the states do."""
+        first = one_labeling(self.components)
+        own = nearest_component(first, self.draws.xs)
+        theirs = nearest_component(first, relabeled(self.components, states.xs))
+        return float(np.isin(own, theirs).mean())
+
     def locate(self, states: Evaluated) -> tuple[np.ndarray, np.ndarray]:
         """Tell where states are.
 

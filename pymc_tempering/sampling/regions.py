@@ -16,7 +16,8 @@ import numpy as np
 
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.core.weighting import log_mean
-from pymc_tempering.evidence.reference_check import ISLAND
+from pymc_tempering.references.labels import relabeled
+from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.climbs import spread_of
 from pymc_tempering.sampling.effort import is_wide
@@ -25,6 +26,9 @@ from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 LEAST_MASS = 5e-4
 """Share of the evidence below which a region is let go."""
+
+LET_GO = 0.005
+"""Share of the evidence that all regions that are let go may have; the error has it too."""
 
 MAX_WEIGHED_DIM = 30
 """Dimensions up to which walkers weigh a region."""
@@ -112,7 +116,13 @@ def least_mass(log_z: float) -> float:
 
 
 def weigh_regions(
-    job: Job, annealed: AnnealedPass, xs: np.ndarray, log_z: float, bound: int, dropped: float
+    job: Job,
+    annealed: AnnealedPass,
+    xs: np.ndarray,
+    log_z: float,
+    bound: int,
+    dropped: float,
+    known: Mixture | None = None,
 ) -> tuple[list[Peak], list[Peak], np.ndarray]:
     """Weigh the regions where states are stuck, one after the other.
 
@@ -130,7 +140,9 @@ def weigh_regions(
     bound : int
         Evaluations after which no further one is weighed.
     dropped : float
-        Share of earlier regions that were let go; with all light ones it is less than `ISLAND`.
+        Share of earlier regions that were let go; with all light ones it is less than `LET_GO`.
+    known : Mixture, optional
+        As in `regions_around`.
 
     Returns
     -------
@@ -143,11 +155,11 @@ def weigh_regions(
     explained, wide = np.zeros(len(xs), dtype=bool), is_wide(job.prior.path, MAX_WEIGHED_DIM)
     if job.deadline.late:
         return heavy, light, explained
-    for region, inside, spent in regions_of(job, annealed, xs, range(len(xs))):
+    for region, inside, spent in regions_of(job, annealed, xs, range(len(xs)), known):
         cost += spent
         if region.log_mass > least_mass(log_z):
             heavy.append(region)
-        elif not wide and dropped + region.share(log_z) < ISLAND:
+        elif not wide and dropped + region.share(log_z) < LET_GO:
             dropped += region.share(log_z)
             light.append(region)
             explained |= inside
@@ -158,7 +170,11 @@ def weigh_regions(
 
 
 def regions_of(
-    job: Job, annealed: AnnealedPass, xs: np.ndarray, order: Iterable[int]
+    job: Job,
+    annealed: AnnealedPass,
+    xs: np.ndarray,
+    order: Iterable[int],
+    known: Mixture | None = None,
 ) -> Iterator[tuple[Peak, np.ndarray, int]]:
     """Regions of states (n, d), one after the other, of states that lie in none before.
 
@@ -172,19 +188,23 @@ def regions_of(
     held = np.zeros(len(xs), dtype=bool)
     for i in order:
         if not held[i]:
-            region, spent = region_around(job, annealed, xs[i])
+            region, spent = region_around(job, annealed, xs[i], known)
             inside = region.holds(xs)
             inside[i] = True
             held |= inside
             yield region, inside, spent
 
 
-def region_around(job: Job, annealed: AnnealedPass, x: np.ndarray) -> tuple[Peak, int]:
+def region_around(
+    job: Job, annealed: AnnealedPass, x: np.ndarray, known: Mixture | None = None
+) -> tuple[Peak, int]:
     """Take the first of `regions_around`, the narrowest; and its evaluations."""
-    return next(regions_around(job, annealed, x))
+    return next(regions_around(job, annealed, x, known))
 
 
-def regions_around(job: Job, annealed: AnnealedPass, x: np.ndarray) -> Iterator[tuple[Peak, int]]:
+def regions_around(
+    job: Job, annealed: AnnealedPass, x: np.ndarray, known: Mixture | None = None
+) -> Iterator[tuple[Peak, int]]:
     """Tell the region of a place, and wider ones that it may be a spike on, with their masses.
 
     Parameters
@@ -193,6 +213,9 @@ def regions_around(job: Job, annealed: AnnealedPass, x: np.ndarray) -> Iterator[
     annealed : AnnealedPass
         Whose tuning at beta = 1 chains have.
     x : array, shape (d,)
+    known : Mixture, optional
+        A fit. Where labels can be exchanged, states go through several labelings; they get that of
+        its draws, so that the mass is that of one labeling.
 
     Yields
     ------
@@ -202,16 +225,16 @@ def regions_around(job: Job, annealed: AnnealedPass, x: np.ndarray) -> Iterator[
     """
     if x.size > MAX_WEIGHED_DIM:
         states, spent = _chains(job, annealed, x)
-        yield _region(job, states), spent
+        yield _region(job, states, known), spent
         return
     widths, spent = widths_around(job, x)
     for i, width in enumerate(widths):
         states, walked = _walk(job, _around(job, x, width, itself=i == 0))
-        yield _region(job, states), spent + walked
+        yield _region(job, states, known), spent + walked
         spent = 0
 
 
-def _region(job: Job, states: np.ndarray) -> Peak:
+def _region(job: Job, states: np.ndarray, known: Mixture | None) -> Peak:
     """Take the normal density of states, shape (m, n, d + 1) with the log target, and their mass.
 
     For states of the target p in a region of mass Z the mean of q / p is 1 / Z for any normalized
@@ -220,6 +243,9 @@ def _region(job: Job, states: np.ndarray) -> Peak:
     serve in turn the larger Z counts.
     """
     n_white, width = job.prior.path.n_white, states.shape[2]
+    if known is not None and known.labelings is not None:
+        flat = states[..., :-1].reshape(-1, width - 1)
+        states[..., :-1] = relabeled(known, flat).reshape(*states.shape[:2], -1)
     halves = (states[:, ::2].reshape(-1, width), states[:, 1::2].reshape(-1, width))
     log_mass = max(
         -log_mean(_normal(own[:, :-1], n_white).log_density(other[:, :-1]) - other[:, -1])

@@ -43,6 +43,7 @@ from pymc_tempering.sampling.evaluated import (
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, fit_reference
 from pymc_tempering.sampling.looks import Looks, add_looks, take_looks
 from pymc_tempering.sampling.regions import (
+    LET_GO,
     MAX_WEIGHED_DIM,
     Peak,
     explained_by,
@@ -90,6 +91,14 @@ def has_arrived(states: Evaluated, draws: Evaluated) -> np.ndarray:
     return (states.log_likelihood >= likely) & (states.log_target >= dense)
 
 
+def arrived_at(states: Evaluated, fit: ReferenceFit) -> np.ndarray:
+    """Whether states have arrived, and at a place that the fit covers, shape (n,).
+
+    One of the height of the draws that the fit hardly covers may be in another mode.
+    """
+    return has_arrived(states, fit.draws) & ~fit.suspects(states)
+
+
 def is_above(states: Evaluated, draws: Evaluated) -> np.ndarray:
     """Whether log-likelihood and log density of states are both above those of all draws, (n,)."""
     likely, dense = draws.log_likelihood.max(), draws.log_target.max()
@@ -127,7 +136,7 @@ def bring_home(
     away : Away
         Those that were moved and have not.
     """
-    arrived = has_arrived(looks, fit.draws)
+    arrived = arrived_at(looks, fit)
     idle, none = np.flatnonzero(~arrived), np.zeros(0, dtype=int)
     away = Away(none, looks.at(none), ended=False)
     size, at_once = WIDE_BLOCKS if is_wide(job.prior.path) else HOME_BLOCK
@@ -255,7 +264,7 @@ MAX_SEARCHES = 4
 """Rounds of a search, the last of which must find nothing new."""
 
 THOROUGH = 2
-"""Rounds after which what hardly has mass, less than `ISLAND` of the evidence in all, is let go:
+"""Rounds after which what hardly has mass, less than `LET_GO` of the evidence in all, is let go:
 there may be more and more of it."""
 
 PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
@@ -304,13 +313,17 @@ class SearchRound:
         """Whether there is nothing new, and nothing left to look at."""
         return self.complete and not self.heavy
 
+    def reached(self, fit: ReferenceFit) -> float:
+        """Share of the draws of a fit at components where looks have arrived."""
+        return fit.share_near(self.looks.ends.at(self.arrived))
+
     def with_looks(self, looks: Looks, strange: np.ndarray, fit: ReferenceFit) -> "SearchRound":
         """Round with further looks."""
         return replace(
             self,
             looks=add_looks(self.looks, looks),
             strange=np.append(self.strange, strange),
-            arrived=np.append(self.arrived, has_arrived(looks.ends, fit.draws)),
+            arrived=np.append(self.arrived, arrived_at(looks.ends, fit)),
         )
 
 
@@ -331,7 +344,7 @@ class Search:
     let_go : list of Peak
         Peaks without mass.
     dropped : float
-        Share in all of the regions that looks were stuck in and that were let go.
+        Share in all of the regions that were let go though they may have mass.
     rounds : int
     interrupted : bool
         Whether Ctrl-C ended the search.
@@ -396,7 +409,7 @@ def _round(at: Search) -> SearchRound:
     islands = at.passes.shares(strange[looks.n : looks.n + at.hints.n]) >= ISLAND
     home = at.passes.shares(at.fit.home(at.hints)) >= ISLAND
     first = SearchRound(
-        looks, strange[: looks.n], has_arrived(looks.ends, at.fit.draws), int(home.sum()),
+        looks, strange[: looks.n], arrived_at(looks.ends, at.fit), int(home.sum()),
         int(islands.sum()), heavy, complete,
     )  # fmt: skip
     return _until_they_arrive(at, first) if first.found_nothing else first
@@ -427,12 +440,12 @@ def _follow_up(
         least, most = least_mass(fit.log_z), scouting_of(job)
         peaks, complete = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
     else:
-        peaks, complete = peaks_by_chains(job, at.passes.best, suspects)
-    heavy, light = with_mass(job, at.passes.best, peaks, fit.log_z)
+        peaks, complete = peaks_by_chains(job, at.passes.best, suspects, fit.components)
+    heavy, light = with_mass(job, at.passes.best, peaks, fit.log_z, fit.components)
     heavy = unknown_peaks(heavy, fit, job.rng)
     share = sum(peak.share(fit.log_z) for peak in heavy)
     few = not is_wide(job.prior.path, MAX_WEIGHED_DIM)
-    if few and at.rounds > THOROUGH and at.dropped + share < ISLAND:
+    if few and at.rounds > THOROUGH and at.dropped + share < LET_GO:
         heavy, light, at.dropped = [], [*light, *heavy], at.dropped + share
     at.let_go += light
     strange &= ~explained_by(light, states)
@@ -440,7 +453,7 @@ def _follow_up(
     stuck = stuck[~explained_by(heavy, states.at(stuck))]
     bound = max(MIN_HOME_COST, at.passes.n_evaluations)
     more, light, explained = weigh_regions(
-        job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped
+        job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped, fit.components
     )
     at.dropped += sum(region.share(fit.log_z) for region in light)
     at.let_go += light

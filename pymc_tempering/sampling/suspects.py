@@ -14,6 +14,7 @@ import numpy as np
 
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.labels import relabeled
+from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.climbs import ascend
 from pymc_tempering.sampling.effort import is_wide
@@ -37,6 +38,9 @@ MAX_BATCH = 32
 
 SEEN_SHARE = 0.2
 """Draws that hold this part of the mass of a peak, or more, have seen it."""
+
+WIDE_SHARE = 0.5
+"""Draws of the prior that a region as wide as it holds."""
 
 N_DRAWN = 2000
 """Draws of a reference that tell whether it covers a peak."""
@@ -133,7 +137,11 @@ def _peak_at(path: Path, x: np.ndarray, log_target: float, scale: np.ndarray) ->
 
 
 def with_mass(
-    job: Job, annealed: AnnealedPass, peaks: list[Peak], log_z: float
+    job: Job,
+    annealed: AnnealedPass,
+    peaks: list[Peak],
+    log_z: float,
+    known: Mixture | None = None,
 ) -> tuple[list[Peak], list[Peak]]:
     """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others.
 
@@ -153,7 +161,7 @@ def with_mass(
     for peak in peaks:
         if explained_by([*heavy, *light], evaluate_states(job.prior, peak.mean[None]))[0]:
             continue
-        for region, spent in regions_around(job, annealed, peak.mean):
+        for region, spent in regions_around(job, annealed, peak.mean, known):
             (heavy if region.log_mass > least else light).append(region)
             job.tally.work["scouts"] += spent
             if job.prior.path.dear:
@@ -173,23 +181,26 @@ def unknown_peaks(peaks: list[Peak], fit: ReferenceFit, rng: np.random.Generator
     """Peaks that draws of the fit have not seen, or that its reference hardly covers.
 
     Where the reference draws all of its mass, a top that is covered too little has none of its own.
+    That cannot be told of a region as wide as the prior, in which all draws are.
     """
     if not peaks:
         return []
-    tops = evaluate_states(fit.reference.prior, np.array([peak.mean for peak in peaks]))
+    prior = fit.reference.prior
+    tops = evaluate_states(prior, np.array([peak.mean for peak in peaks]))
     draws = relabeled(fit.components, fit.components.draw(N_DRAWN, rng))
-    drawn = seen(peaks, fit.log_z, draws, 1.0)
+    wide = np.array([peak.holds(prior.sample).mean() > WIDE_SHARE for peak in peaks])
+    drawn = seen(peaks, fit.log_z, draws, 1.0) & ~wide
     known = seen(peaks, fit.log_z, fit.draws.xs) & (drawn | ~fit.suspects(tops))
     return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]
 
 
 def peaks_by_chains(
-    job: Job, annealed: AnnealedPass, suspects: Evaluated
+    job: Job, annealed: AnnealedPass, suspects: Evaluated, known: Mixture | None = None
 ) -> tuple[list[Peak], bool]:
     """Where there are no gradients: what short chains from a suspect at beta = 1 go through."""
     order = np.argsort(-suspects.log_target, kind="stable")
     peaks, seen = list[Peak](), np.zeros(suspects.n, dtype=bool)
-    for region, inside, spent in regions_of(job, annealed, suspects.xs, order):
+    for region, inside, spent in regions_of(job, annealed, suspects.xs, order, known):
         job.tally.work["scouts"] += spent
         peaks.append(region)
         seen |= inside

@@ -28,6 +28,7 @@ from pymc_tempering.summed.parts import (
     Term,
     colored,
     elementwise_density,
+    inlined,
     related,
     summed_by_owner,
 )
@@ -184,7 +185,7 @@ def _moved(part: Term, ranges: Sequence[Range], values: Variable, moving: np.nda
     rows = np.flatnonzero(part.scope[:, moving].any(axis=1))
     if not rows.size:
         return pt.constant(0.0)
-    every = vectorize_graph(part.graph, replacements)
+    every = vectorize_graph(inlined(part.graph), replacements)
     if every.type.ndim == part.graph.type.ndim:  # it depends on none of them, as a peak may
         every = pt.broadcast_to(every, (values.shape[0], *every.shape))
     every = pt.maximum(every.reshape((values.shape[0], -1))[:, rows], LOWEST)

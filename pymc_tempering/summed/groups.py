@@ -169,7 +169,8 @@ def build_tables(
     """
     n, m = sum(r.first.size for r in ranges), max(r.most for r in ranges)
     pairs = sorted({pair for part in parts for pair in part.pairs})
-    cells = sum(part.n_cells(m) for part in parts) + (m**3 if pairs else m) * n
+    ties = np.bincount(np.ravel(pairs).astype(np.int64), minlength=n).max()
+    cells = sum(part.n_cells(m) for part in parts) + n * m ** (1 + min(int(ties), 2))
     if cells > MOST_CELLS or len(parts) > MOST_TERMS:
         raise _too_long(ranges)
     constant = pt.add(pt.constant(0.0), *(part.constant(ranges) for part in parts))

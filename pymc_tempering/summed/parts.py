@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.special import LogAddExp, LogSumExp
 
 from pymc_tempering.model.given_up import RewriteError
 
@@ -86,6 +87,22 @@ def elementwise_density(model: pm.Model, rv: Variable, value: Variable, plain: P
         raise RewriteError(f"PyMC derives no density of {rv.name!r}") from error
 
 
+def inlined(graph: Variable) -> Variable:
+    """Graph with what symbolic operations compute in their place.
+
+    For many values at once PyTensor would call them row by row.
+    """
+    while True:
+        symbolic = {
+            v: v.owner.op.build_inner_graph(*v.owner.inputs)[0]
+            for v in ancestors([graph])
+            if v.owner is not None and isinstance(v.owner.op, LogSumExp | LogAddExp)
+        }
+        if not symbolic:
+            return graph
+        [graph] = graph_replace([graph], symbolic)
+
+
 class Term(NamedTuple):
     """A term, and on which unknown elements its own depend.
 
@@ -130,7 +147,7 @@ def at_places(term: Variable, ranges: Sequence[Range], places: np.ndarray) -> Va
         own = places[:, start : start + r.first.size].reshape(-1, *r.first.shape)
         replacements[r.plain] = pt.constant(r.at(own).astype(r.rv.dtype))
         start += r.first.size
-    values = vectorize_graph(term, replacements)
+    values = vectorize_graph(inlined(term), replacements)
     if values.type.ndim == term.type.ndim:  # it depends on none of them
         values = values[None]
     return values.reshape((values.shape[0], -1))

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytensor
+from pymc.logprob.utils import CheckParameterValue
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.special import LogSumExp
+from pytensor.tensor.special import LogAddExp, LogSumExp
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -28,6 +29,9 @@ from pymc_tempering.model.python_mode import python_mode
 
 MOVES = (DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc, Join, MakeVector)
 """Operations whose output has the elements of an input at other places."""
+
+EACH = (Elemwise, LogAddExp)
+"""Operations that compute element by element."""
 
 REDUCES = (CAReduce, LogSumExp)
 """Operations that join the elements along some axes of their one input."""
@@ -113,8 +117,13 @@ def _through(
     """Dependence of an output of a node, given that of its inputs."""
     op, shape = node.op, values[out].shape if out in values else ()
     of_inputs = [deps.get(v) for v in node.inputs]
-    if isinstance(op, Elemwise):
+    if isinstance(op, EACH):
         return _joined([d for d in of_inputs if d is not None], shape, n)
+    if isinstance(op, CheckParameterValue):  # each element passes if all conditions hold
+        first, *checks = ([] if d is None else [d] for d in of_inputs)
+        return _joined(
+            [*first, *(d.reshape(-1, n).any(axis=0) for [d] in filter(None, checks))], shape, n
+        )
     if isinstance(op, REDUCES):
         axes = range(node.inputs[0].type.ndim) if op.axis is None else op.axis
         [dep] = of_inputs

@@ -49,6 +49,25 @@ def test_another_number_of_arrivals_is_seen(monkeypatch, least):
     assert verdicts_of_arrivals() != ["unchecked"] * 3 + ["agreed"] * 2
 
 
+def test_regions_that_were_let_go_are_part_of_the_error():
+    """And the verdict stays. Planted: a check without them."""
+    for share in (1e-6, 0.004, 0.02):
+        found = checked(looks(let_go=share))
+        assert found.verdict == "ok"
+        assert found.mcse == pytest.approx(np.hypot(leg().mcse, share), rel=1e-2)
+    assert checked(looks()).mcse == leg().mcse
+
+
+def test_a_run_that_was_kept_before_a_field_was_there_has_its_check():
+    idata = gaussian_run(draws=30, random_seed=3)
+    stats = idata["sample_stats"].to_dataset()
+    told = {name: xr.full_like(stats["tour_start"], 3.0, dtype=float) for name in LOOK_STATS}
+    for dropped, known in ([("check_let_go", "check_reached"), True], [("check_needed",), False]):
+        some = {name: values for name, values in told.items() if name not in dropped}
+        idata["sample_stats"] = xr.DataTree(stats.assign(some))
+        assert (read_check(idata) is not None) == known
+
+
 def test_arrivals_hide_no_contradiction():
     assert checked(looks(5.0, arrived=3)).verdict == "disagreed"
     assert checked(with_passes(5.0, arrived=3)).verdict == "disagreed"

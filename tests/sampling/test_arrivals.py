@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from support.compiled_systems import system
 from support.counted_deadline import CountedDeadline
 from support.searches import annealed, fit_of, job_of, no_scouts, nowhere
 
@@ -21,6 +22,7 @@ from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
 from pymc_tempering.sampling.search import (
     Away,
     Looks,
+    arrived_at,
     bring_home,
     has_arrived,
     is_above,
@@ -65,6 +67,27 @@ def test_a_state_is_above_all_draws_if_both_heights_are():
     states = at_heights([7, 8, 8, 6, 8], [16, 15, 16, 99, -np.inf])
     assert is_above(states, draws).tolist() == [False, False, True, False, False]
     assert not is_above(draws, draws).any()
+
+
+def test_a_look_that_the_fit_hardly_covers_has_not_arrived(monkeypatch):
+    """Planted: height alone, by which a look in a mode that nobody knows arrives."""
+    fit, shifted = fit_of("gaussian"), fit_of("gaussian").draws
+    assert arrived_at(shifted, fit).mean() > 0.95
+    monkeypatch.setattr(ReferenceFit, "suspects", lambda fit, states: np.arange(states.n) % 2 == 0)
+    assert not arrived_at(shifted, fit)[::2].any()
+    assert has_arrived(shifted, fit.draws)[::2].mean() > 0.95
+
+
+def test_arrivals_at_one_mode_speak_for_no_other():
+    """Two modes with .65 and .35 of the draws. Planted: all that arrives counts for all."""
+    fit = fit_of("two_modes")
+    off = fit.draws.xs[:, None] - system("two_modes").mode_centers
+    first = (off**2).sum(axis=2).argmin(axis=1) == 0
+    assert fit.share_near(fit.draws) == 1.0
+    for mode in (first, ~first):
+        assert fit.share_near(fit.draws.at(mode)) == pytest.approx(mode.mean(), abs=0.01)
+    assert 0.5 < first.mean() < 0.8
+    assert fit.share_near(fit.draws.at(first[:0].nonzero()[0])) == 0.0
 
 
 def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):

@@ -10,7 +10,7 @@ from scipy.stats import cauchy, norm, t
 import pymc_tempering as pmt
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.sampling import regions, search
+from pymc_tempering.sampling import climbs, regions, search
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import Evaluated
 
@@ -93,6 +93,25 @@ def test_without_further_climbs_modes_are_lost(monkeypatch, build, lost):
     )
     model, exact = build()
     assert min(found(model, seed).log_z for seed in (1, 2, 3)) < exact - lost
+
+
+def ends_of_likelihoods(n=30, steps=climbs.FAR_STEPS):
+    """How many climbs up t-likelihoods of four data, some far out, come near all of them."""
+    data = np.array([3e4, -500.0, 120.0, -25.0])
+    with pm.Model() as model:
+        x = pm.StudentT("x", nu=2, mu=0, sigma=1, shape=4)
+        pm.StudentT("y", nu=2, mu=x, sigma=1, observed=data)
+    prior = compile_model(model, check=False)
+    starts = np.random.default_rng(1).standard_t(2, size=(n, 4))
+    nowhere = lambda states: (np.zeros(states.n, bool), np.full(states.n, np.inf))  # noqa: E731
+    ends, _ = climbs.ascend(prior.path, starts, np.ones(4), nowhere, steps, likelihood=True)
+    return (np.abs(ends.xs - data) < 3.0).all(axis=1).mean()
+
+
+def test_climbs_of_a_likelihood_come_to_data_of_any_distance():
+    """Planted: half as many steps, in which none comes to all four."""
+    assert ends_of_likelihoods() > 0.3
+    assert ends_of_likelihoods(steps=climbs.FURTHER_STEPS) < 0.1
 
 
 SCALE = 0.1

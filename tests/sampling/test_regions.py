@@ -1,18 +1,23 @@
 """Regions where chains stay: their mass, and what is let go."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
 from support.compiled_systems import prior, system
 
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.compile import compile_model
+from pymc_tempering.references.labels import all_labelings
 from pymc_tempering.sampling import regions
 from pymc_tempering.sampling.call import Job, Options
+from pymc_tempering.sampling.fit_reference import fit_to
 from pymc_tempering.warmup.annealed_pass import anneal
 
 MANY = 10**9
@@ -48,6 +53,39 @@ def test_chains_tell_the_mass_of_the_mode_that_they_stay_in(name):
     assert all(peak.holds(x[None])[0] for peak, x in zip(found, starts, strict=True))
 
 
+@pytest.fixture(scope="module")
+def exchangeable():
+    """A mixture of two levels that overlap, its job, and its evidence on a grid."""
+    y = np.array([-0.9, 0.2, 0.7, 1.1])
+    with pm.Model() as model:
+        level = pm.Normal("level", 0, 1, shape=2)
+        law = pm.Normal.dist(level, 1, shape=2)
+        pm.Mixture("y", [0.5, 0.5], law, observed=y)
+    of = compile_model(model, check=False)
+    grid = np.linspace(-6, 6, 401)
+    a, b = np.meshgrid(grid, grid)
+    log_p = (
+        norm.logpdf(a)
+        + norm.logpdf(b)
+        + sum(np.logaddexp(norm.logpdf(each, a), norm.logpdf(each, b)) - np.log(2) for each in y)
+    )
+    exact = logsumexp(log_p) + 2 * np.log(grid[1] - grid[0])
+    return Job(of, on_all(HMC(), 2), Options(), np.random.default_rng(1)), exact
+
+
+def test_where_labels_can_be_exchanged_the_mass_is_that_of_one_labeling(exchangeable):
+    """Walkers go through both. Planted: nobody brings them to one."""
+    job, exact = exchangeable
+    assert len(job.prior.labelings) == 2
+    xs = job.prior.draw(400, job.prior.spawn(job.rng))
+    first = replace(fit_to(job, xs, rough=True), means=np.array([[0.5, -0.2]]))
+    known = all_labelings(first, job.prior.labelings)
+    found = [regions.region_around(job, None, np.array([0.5, -0.2]), known)[0] for _ in range(5)]
+    np.testing.assert_allclose([peak.log_mass for peak in found], exact - np.log(2), atol=0.35)
+    alone = [regions.region_around(job, None, np.array([0.5, -0.2]))[0] for _ in range(5)]
+    assert min(peak.log_mass for peak in alone) > exact - 0.2
+
+
 def weigh_regions(job, *args):
     before = job.tally.work["fit"]
     heavy, light, explained = regions.weigh_regions(job, *args)
@@ -70,7 +108,7 @@ def test_light_ones_are_let_go_as_long_as_they_hold_little_together(stuck):
     found = weigh_regions(job, annealed, xs, log_z, MANY, 0.0)
     assert (found.heavy, len(found.light), found.explained.all()) == ([], 2, True)
     assert sum(region.share(log_z) for region in found.light) == pytest.approx(np.exp(-9), rel=0.1)
-    found = weigh_regions(job, annealed, xs, log_z, MANY, 0.00995)
+    found = weigh_regions(job, annealed, xs, log_z, MANY, 0.00495)
     assert len(found.light) == 1
     assert 0 < found.explained.sum() < 10
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.compiled_systems import prior, system
-from support.searches import job_of, nowhere, region
+from support.searches import fit_of, job_of, nowhere, region
 
 import pymc_tempering as pmt
 from pymc_tempering import testsystems
@@ -213,6 +213,19 @@ def test_draws_have_seen_a_peak_if_they_hold_a_fifth_of_its_share():
     assert [known(n, 0.5) for n in (0, 9, 11, 50, 100)] == [False, False, True, True, True]
     assert [known(n, 0.1) for n in (0, 1, 3)] == [False, False, True]
     assert seen([], -7.0, np.zeros((1, 2))).tolist() == []
+
+
+def test_a_region_of_the_width_of_the_prior_has_not_been_seen(monkeypatch):
+    """All draws lie in it. Planted: that they do is enough, and a suspect top is let go."""
+    fit, rng, dim = fit_of("gaussian"), np.random.default_rng(1), 2
+    of = fit.reference.prior
+    wide = Peak(np.full(dim, 6.0) * spread(of), 9.0 * np.diag(spread(of)), fit.log_z - 1.0)
+    assert wide.holds(fit.draws.xs).all()
+    assert fit.suspects(evaluate_states(of, wide.mean[None])).tolist() == [False]
+    monkeypatch.setattr(type(fit), "suspects", lambda self, states: np.ones(states.n, dtype=bool))
+    assert suspecting.unknown_peaks([wide], fit, rng) == [wide]
+    monkeypatch.setattr(suspecting, "WIDE_SHARE", 1.1)
+    assert suspecting.unknown_peaks([wide], fit, rng) == []
 
 
 # A spike of a millionth of the mass, with a density a hundred times that of all the rest. No

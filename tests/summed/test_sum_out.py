@@ -119,9 +119,17 @@ def rows_of_a_table():
     pm.Categorical("y", rows[z], observed=[0, 2, 1, 2])
 
 
+def either_of_two_laws():
+    """Three counts, whose data are near or far: PyMC's own sum of densities in a potential."""
+    spread = pm.HalfNormal("spread", 2)
+    n = pm.Binomial("n", 5, 0.4, shape=3)
+    near, far = (pm.logp(pm.Normal.dist(y, 1 + spread), n) for y in (Y[:3], Y[1:]))
+    pm.Potential("seen", pm.math.logaddexp(near, far))
+
+
 MODELS = [
     labels, switch_point, hidden_states, neighbors, unequal_ranges, invalid_where_zero, two_groups,
-    absent, missing_groups, rows_of_a_table, tied_of_unequal_ranges,
+    absent, missing_groups, rows_of_a_table, tied_of_unequal_ranges, either_of_two_laws,
 ]  # fmt: skip
 
 
@@ -247,6 +255,32 @@ def test_counts_without_a_bound_are_summed_far_enough(seed):
     rest = float(short.compile_logp(vars=short.free_RVs, mode=python_mode())(point))
     exact = rest + sum(logsumexp(term) for term in terms)
     assert float(short.compile_logp(mode=python_mode())(point)) == pytest.approx(exact, abs=1e-7)
+
+
+@pytest.mark.parametrize("law", [pm.math.logaddexp, pm.math.maximum])
+def test_elements_that_meet_in_no_operation_are_summed_one_by_one(law):
+    """36 counts of 400 values: all pairs of values of two would be 160,000."""
+    with pm.Model() as model:
+        spread = pm.HalfNormal("spread", 2)
+        n = pm.DiscreteUniform("n", 0, 399, shape=36)
+        pm.Potential("seen", law(pm.logp(pm.Normal.dist(9, 1 + spread), n), -0.5 * n))
+    assert not any(is_discrete(rv) for rv in sum_out(model).free_RVs)
+
+
+def test_a_count_that_follows_another_is_summed_with_it():
+    """A pair costs the values of both; planted, that of what a chain takes."""
+
+    def left(most):
+        with pm.Model() as model, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(groups, "MOST_CELLS", most)
+            births = pm.Gamma("births", 5, 1)
+            first = pm.Poisson("first", 12)
+            second = pm.Poisson("second", 1.5 * first + births)
+            pm.Normal("y", second, 5, observed=95)
+            return [rv.name for rv in sum_out(model).free_RVs if is_discrete(rv)]
+
+    assert left(200_000) == []
+    assert left(20_000) == ["first", "second"]
 
 
 def spike_and_slab():

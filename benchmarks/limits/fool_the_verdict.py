@@ -24,11 +24,18 @@ from benchmarks.fresh_runs import (
     make_missing,
     print_runs,
 )
-from benchmarks.models import count_family_first, count_family_second, fool_first, fool_second
+from benchmarks.models import (
+    classics,
+    count_family_first,
+    count_family_second,
+    fool_first,
+    fool_second,
+)
 
 FAMILIES: dict[str, dict[str, tuple[str, Callable[[], Any], Callable[[], float]]]] = {
     "modes first": fool_first.MODELS,
     "modes second": fool_second.MODELS,
+    "classics": classics.MODELS,
     "counts first": {k: ("counts", *v) for k, v in count_family_first.MODELS.items()},
     "counts second": {k: ("counts", *v) for k, v in count_family_second.MODELS.items()},
 }

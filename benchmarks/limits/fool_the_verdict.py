@@ -2,7 +2,9 @@
 
 Each model has its log evidence by construction or by brute force. A run is wrong if it is off by
 more than 4 stated errors and .05 nats. Half of the models were known while the code was written,
-the others (`*_second.py`) were written by somebody who had not seen it.
+the others (`*_second.py`) were written by somebody who had not seen it, and a third set when faults that
+they showed were mended. None is a needle that no climb reaches: no top is flat, and no shell is thinner
+than a tenth of its radius.
 """
 
 import argparse
@@ -30,11 +32,13 @@ from benchmarks.models import (
     count_family_second,
     fool_first,
     fool_second,
+    fool_third,
 )
 
 FAMILIES: dict[str, dict[str, tuple[str, Callable[[], Any], Callable[[], float]]]] = {
     "modes first": fool_first.MODELS,
     "modes second": fool_second.MODELS,
+    "modes third": fool_third.MODELS,
     "classics": classics.MODELS,
     "counts first": {k: ("counts", *v) for k, v in count_family_first.MODELS.items()},
     "counts second": {k: ("counts", *v) for k, v in count_family_second.MODELS.items()},

@@ -44,8 +44,9 @@ N_FURTHER, N_CROSSED, FURTHER_STEPS, FAR_STEPS = 30, 200, 40, 80
 """Climbs of each further kind, those from crossings of two draws (most of which end at home at
 once), and steps of each; and of those up the likelihood, to data that may be far."""
 
-N_INSIDE = 8000
-"""Draws of the reference, of which those that the target exceeds most are climbed from."""
+INSIDE = 0.3
+"""Draws of the reference, of which those that the target exceeds most are climbed from, for each
+evaluation of the scouts. One in 5,000 of a broad mode led to another behind walls."""
 
 FULL_SCOUTING = 40_000
 """Evaluations of the scouts below which there are fewer of all these, in proportion."""
@@ -217,7 +218,7 @@ def climb_further(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
     """
     prior, rng, draws, most = job.prior, job.rng, fit.draws.xs, scouting_of(job)
     part = min(1.0, most / FULL_SCOUTING)
-    n, n_crossed, n_drawn = (int(part * each) for each in (N_FURTHER, N_CROSSED, N_INSIDE))
+    n, n_crossed, n_drawn = int(part * N_FURTHER), int(part * N_CROSSED), int(INSIDE * most)
     many = evaluate_states(prior, fit.components.draw(n_drawn, rng), job.value_cores)
     best = np.argsort(-many.log_ratio(fit.components))[:n]
     inside = np.concatenate([rng.choice(draws, n), many.xs[best]])

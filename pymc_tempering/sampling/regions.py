@@ -17,11 +17,11 @@ import numpy as np
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.references.labels import relabeled
-from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.climbs import spread_of
 from pymc_tempering.sampling.effort import is_wide
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, home_radius
+from pymc_tempering.sampling.fit_reference import HOME_DRAWS, ReferenceFit
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 LEAST_MASS = 5e-4
@@ -44,6 +44,9 @@ each dimension, and as many while they are."""
 NEAREST, MAX_WIDTHS = 24, 3
 """Halvings of the width of the prior, from the least width at which walkers may begin on; and the
 widths at which they do, at most."""
+
+N_COVERED = 2000
+"""States of walkers of which it is asked whether a fit covers them."""
 
 EVERY, SPREAD = 10, 1e-4
 """How often a move takes the whole difference of two walkers, which leads from one mode to another,
@@ -122,7 +125,7 @@ def weigh_regions(
     log_z: float,
     bound: int,
     dropped: float,
-    known: Mixture | None = None,
+    fit: ReferenceFit | None = None,
 ) -> tuple[list[Peak], list[Peak], np.ndarray]:
     """Weigh the regions where states are stuck, one after the other.
 
@@ -141,7 +144,7 @@ def weigh_regions(
         Evaluations after which no further one is weighed.
     dropped : float
         Share of earlier regions that were let go; with all light ones it is less than `LET_GO`.
-    known : Mixture, optional
+    fit : ReferenceFit, optional
         As in `regions_around`.
 
     Returns
@@ -155,7 +158,7 @@ def weigh_regions(
     explained, wide = np.zeros(len(xs), dtype=bool), is_wide(job.prior.path, MAX_WEIGHED_DIM)
     if job.deadline.late:
         return heavy, light, explained
-    for region, inside, spent in regions_of(job, annealed, xs, range(len(xs)), known):
+    for region, inside, spent in regions_of(job, annealed, xs, range(len(xs)), fit):
         cost += spent
         if region.log_mass > least_mass(log_z):
             heavy.append(region)
@@ -174,7 +177,7 @@ def regions_of(
     annealed: AnnealedPass,
     xs: np.ndarray,
     order: Iterable[int],
-    known: Mixture | None = None,
+    fit: ReferenceFit | None = None,
 ) -> Iterator[tuple[Peak, np.ndarray, int]]:
     """Regions of states (n, d), one after the other, of states that lie in none before.
 
@@ -188,7 +191,7 @@ def regions_of(
     held = np.zeros(len(xs), dtype=bool)
     for i in order:
         if not held[i]:
-            region, spent = region_around(job, annealed, xs[i], known)
+            region, spent = region_around(job, annealed, xs[i], fit)
             inside = region.holds(xs)
             inside[i] = True
             held |= inside
@@ -196,14 +199,14 @@ def regions_of(
 
 
 def region_around(
-    job: Job, annealed: AnnealedPass, x: np.ndarray, known: Mixture | None = None
+    job: Job, annealed: AnnealedPass, x: np.ndarray, fit: ReferenceFit | None = None
 ) -> tuple[Peak, int]:
     """Take the first of `regions_around`, the narrowest; and its evaluations."""
-    return next(regions_around(job, annealed, x, known))
+    return next(regions_around(job, annealed, x, fit))
 
 
 def regions_around(
-    job: Job, annealed: AnnealedPass, x: np.ndarray, known: Mixture | None = None
+    job: Job, annealed: AnnealedPass, x: np.ndarray, fit: ReferenceFit | None = None
 ) -> Iterator[tuple[Peak, int]]:
     """Tell the region of a place, and wider ones that it may be a spike on, with their masses.
 
@@ -213,9 +216,10 @@ def regions_around(
     annealed : AnnealedPass
         Whose tuning at beta = 1 chains have.
     x : array, shape (d,)
-    known : Mixture, optional
-        A fit. Where labels can be exchanged, states go through several labelings; they get that of
-        its draws, so that the mass is that of one labeling.
+    fit : ReferenceFit, optional
+        What is known. Where labels can be exchanged, states go through several labelings; they get
+        that of its draws, so that the mass is that of one labeling. Where they go both through a
+        known region and through another, the other one is a region of its own.
 
     Yields
     ------
@@ -225,16 +229,22 @@ def regions_around(
     """
     if x.size > MAX_WEIGHED_DIM:
         states, spent = _chains(job, annealed, x)
-        yield _region(job, states, known), spent
+        yield _region(job, states, fit), spent
         return
     widths, spent = widths_around(job, x)
     for i, width in enumerate(widths):
         states, walked = _walk(job, _around(job, x, width, itself=i == 0))
-        yield _region(job, states, known), spent + walked
+        region = _region(job, states, fit)
+        yield region, spent + walked
         spent = 0
+        if fit is not None and not job.prior.path.dear:
+            apart, spent = _uncovered(job, fit, states, region)
+            if apart is not None:
+                yield apart, spent
+                spent = 0
 
 
-def _region(job: Job, states: np.ndarray, known: Mixture | None) -> Peak:
+def _region(job: Job, states: np.ndarray, fit: ReferenceFit | None) -> Peak:
     """Take the normal density of states, shape (m, n, d + 1) with the log target, and their mass.
 
     For states of the target p in a region of mass Z the mean of q / p is 1 / Z for any normalized
@@ -243,9 +253,9 @@ def _region(job: Job, states: np.ndarray, known: Mixture | None) -> Peak:
     serve in turn the larger Z counts.
     """
     n_white, width = job.prior.path.n_white, states.shape[2]
-    if known is not None and known.labelings is not None:
+    if fit is not None and fit.components.labelings is not None:
         flat = states[..., :-1].reshape(-1, width - 1)
-        states[..., :-1] = relabeled(known, flat).reshape(*states.shape[:2], -1)
+        states[..., :-1] = relabeled(fit.components, flat).reshape(*states.shape[:2], -1)
     halves = (states[:, ::2].reshape(-1, width), states[:, 1::2].reshape(-1, width))
     log_mass = max(
         -log_mean(_normal(own[:, :-1], n_white).log_density(other[:, :-1]) - other[:, -1])
@@ -253,6 +263,23 @@ def _region(job: Job, states: np.ndarray, known: Mixture | None) -> Peak:
     )
     region = _normal(states[..., :-1].reshape(-1, width - 1), n_white)
     return replace(region, log_mass=log_mass)
+
+
+def _uncovered(
+    job: Job, fit: ReferenceFit, states: np.ndarray, region: Peak
+) -> tuple[Peak | None, int]:
+    """Part of a region that a fit hardly covers, by states that went through all of it.
+
+    Walls and slopes without a barrier let walkers go from a mode that nobody knows to one that all
+    draws are in, and the region of both has been seen. None if it is all of the region, or nothing.
+    """
+    flat = states[..., :-1].reshape(-1, states.shape[2] - 1)
+    some = evaluate_states(job.prior, flat[:: max(1, len(flat) // N_COVERED)], job.value_cores)
+    apart, least = fit.suspects(some), HOME_DRAWS * (some.xs.shape[1] + 1)
+    if apart.sum() < least or (~apart).sum() < least:
+        return None, some.n
+    made = _normal(some.xs[apart], job.prior.path.n_white)
+    return replace(made, log_mass=region.log_mass + float(np.log(apart.mean()))), some.n
 
 
 def _chains(job: Job, annealed: AnnealedPass, x: np.ndarray) -> tuple[np.ndarray, int]:

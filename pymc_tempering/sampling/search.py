@@ -440,8 +440,8 @@ def _follow_up(
         least, most = least_mass(fit.log_z), scouting_of(job)
         peaks, complete = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
     else:
-        peaks, complete = peaks_by_chains(job, at.passes.best, suspects, fit.components)
-    heavy, light = with_mass(job, at.passes.best, peaks, fit.log_z, fit.components)
+        peaks, complete = peaks_by_chains(job, at.passes.best, suspects, fit)
+    heavy, light = with_mass(job, at.passes.best, peaks, fit.log_z, fit)
     heavy = unknown_peaks(heavy, fit, job.rng)
     share = sum(peak.share(fit.log_z) for peak in heavy)
     few = not is_wide(job.prior.path, MAX_WEIGHED_DIM)
@@ -453,7 +453,7 @@ def _follow_up(
     stuck = stuck[~explained_by(heavy, states.at(stuck))]
     bound = max(MIN_HOME_COST, at.passes.n_evaluations)
     more, light, explained = weigh_regions(
-        job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped, fit.components
+        job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped, fit
     )
     at.dropped += sum(region.share(fit.log_z) for region in light)
     at.let_go += light

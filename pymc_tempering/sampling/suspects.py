@@ -14,7 +14,6 @@ import numpy as np
 
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.labels import relabeled
-from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.climbs import ascend
 from pymc_tempering.sampling.effort import is_wide
@@ -141,7 +140,7 @@ def with_mass(
     annealed: AnnealedPass,
     peaks: list[Peak],
     log_z: float,
-    known: Mixture | None = None,
+    fit: ReferenceFit | None = None,
 ) -> tuple[list[Peak], list[Peak]]:
     """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others.
 
@@ -161,7 +160,7 @@ def with_mass(
     for peak in peaks:
         if explained_by([*heavy, *light], evaluate_states(job.prior, peak.mean[None]))[0]:
             continue
-        for region, spent in regions_around(job, annealed, peak.mean, known):
+        for region, spent in regions_around(job, annealed, peak.mean, fit):
             (heavy if region.log_mass > least else light).append(region)
             job.tally.work["scouts"] += spent
             if job.prior.path.dear:
@@ -195,12 +194,12 @@ def unknown_peaks(peaks: list[Peak], fit: ReferenceFit, rng: np.random.Generator
 
 
 def peaks_by_chains(
-    job: Job, annealed: AnnealedPass, suspects: Evaluated, known: Mixture | None = None
+    job: Job, annealed: AnnealedPass, suspects: Evaluated, fit: ReferenceFit | None = None
 ) -> tuple[list[Peak], bool]:
     """Where there are no gradients: what short chains from a suspect at beta = 1 go through."""
     order = np.argsort(-suspects.log_target, kind="stable")
     peaks, seen = list[Peak](), np.zeros(suspects.n, dtype=bool)
-    for region, inside, spent in regions_of(job, annealed, suspects.xs, order, known):
+    for region, inside, spent in regions_of(job, annealed, suspects.xs, order, fit):
         job.tally.work["scouts"] += spent
         peaks.append(region)
         seen |= inside

@@ -79,11 +79,42 @@ def test_where_labels_can_be_exchanged_the_mass_is_that_of_one_labeling(exchange
     assert len(job.prior.labelings) == 2
     xs = job.prior.draw(400, job.prior.spawn(job.rng))
     first = replace(fit_to(job, xs, rough=True), means=np.array([[0.5, -0.2]]))
-    known = all_labelings(first, job.prior.labelings)
-    found = [regions.region_around(job, None, np.array([0.5, -0.2]), known)[0] for _ in range(5)]
+    fit = SimpleNamespace(components=all_labelings(first, job.prior.labelings))
+    found = [regions.region_around(job, None, np.array([0.5, -0.2]), fit)[0] for _ in range(5)]
     np.testing.assert_allclose([peak.log_mass for peak in found], exact - np.log(2), atol=0.35)
     alone = [regions.region_around(job, None, np.array([0.5, -0.2]))[0] for _ in range(5)]
     assert min(peak.log_mass for peak in alone) > exact - 0.2
+
+
+def test_what_walkers_go_through_and_the_fit_hardly_covers_is_a_region_of_its_own():
+    """A ridge leads from a known mode to another, and walkers go through both.
+
+    Planted: a fit that covers both, or none, has no such part.
+    """
+    with pm.Model() as model:
+        x = pm.Uniform("x", -20, 20, shape=2, default_transform=None)
+        known, other = pm.MvNormal.dist([0, 0], np.eye(2)), pm.MvNormal.dist([5, 0], np.eye(2))
+        between = pm.MvNormal.dist([2.5, 0], np.diag([9.0, 1.0]))
+        parts = [
+            np.log(w) + pm.logp(law, x) for w, law in ((0.45, known), (0.45, other), (0.1, between))
+        ]
+        pm.Potential("density", pm.math.logaddexp(*parts) + 2 * np.log(40.0))
+    of = compile_model(model, check=False)
+    job = Job(of, on_all(HMC(), 2), Options(), np.random.default_rng(1))
+
+    def found(covers):
+        fit = SimpleNamespace(
+            components=SimpleNamespace(labelings=None), suspects=lambda s: ~covers(s.xs[:, 0])
+        )
+        return [region for region, _ in regions.regions_around(job, None, np.zeros(2), fit)]
+
+    first, *rest = found(lambda x: x < 2.5)
+    assert first.log_mass == pytest.approx(0.0, abs=0.3)
+    apart = max(rest, key=lambda peak: peak.mean[0])
+    assert apart.mean == pytest.approx([5.0, 0.0], abs=0.7)
+    assert apart.log_mass == pytest.approx(np.log(0.5), abs=0.5)
+    alone = [*found(lambda x: x > -99), *found(lambda x: x < -99)]
+    assert max(abs(peak.mean[0] - 2.5) for peak in alone) < 1.0
 
 
 def weigh_regions(job, *args):

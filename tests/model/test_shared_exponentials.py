@@ -11,6 +11,7 @@ from pymc_tempering.model.compiled import new_point
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.model.shared_exponentials import with_shared_exponentials
 
+OLD = tuple(map(int, pm.__version__.split(".")[:2])) < (6, 4)
 N = 400
 SIDES = np.random.default_rng(5).choice([-1.0, 1.0], size=N)
 TABLE = SIDES[:, None] * np.linspace(0.1, 1.0, N)[:, None]
@@ -51,6 +52,8 @@ def calls(monkeypatch):
 @pytest.mark.parametrize("family", ["bernoulli", "binomial"])
 @pytest.mark.parametrize("x", [0.0, 1e-12, 0.3, -2.0, 40.0, -700.0, 1e5, -1e30])
 def test_values_and_slopes(family, x, calls):
+    if family == "bernoulli" and abs(x) > 30 and OLD:
+        pytest.skip("PyMC's own slope is not a number there before 6.4")
     path = path_of(family)
     assert path.dear
     assert calls

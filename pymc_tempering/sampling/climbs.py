@@ -44,9 +44,10 @@ N_FURTHER, N_CROSSED, FURTHER_STEPS, FAR_STEPS = 30, 200, 40, 80
 """Climbs of each further kind, those from crossings of two draws (most of which end at home at
 once), and steps of each; and of those up the likelihood, to data that may be far."""
 
-INSIDE = 0.3
-"""Draws of the reference, of which those that the target exceeds most are climbed from, for each
-evaluation of the scouts. One in 5,000 of a broad mode led to another behind walls."""
+INSIDE, OUTSIDE, WIDEST = 0.3, 0.003, 4.0
+"""For each evaluation of the scouts: draws of the reference, of which those that the target exceeds
+most are climbed from (one in 5,000 of a broad mode led to another behind walls); and climbs that
+begin farther out than the prior, up to ten to this power times as far."""
 
 FULL_SCOUTING = 40_000
 """Evaluations of the scouts below which there are fewer of all these, in proportion."""
@@ -91,6 +92,7 @@ def ascend(
     *,
     turns_back: bool = False,
     likelihood: bool = False,
+    longest: float = LONGEST_STEP,
     cores: int = 1,
 ) -> tuple[Evaluated, int]:
     """Climb the log target from each start, until a known region is reached or the steps end.
@@ -115,6 +117,8 @@ def ascend(
         Whether an ascent ends too when `HEADING` steps in a row have led toward known regions.
     likelihood : bool, default False
         Whether the log likelihood alone is climbed, by steps of any length: data may be far out.
+    longest : float, optional
+        Length of the longest step otherwise, in standard deviations of the prior.
     cores : int, default 1
 
     Returns
@@ -140,7 +144,7 @@ def ascend(
         if at.size == 0 or deadline.late:
             break
         evaluations += at.size
-        moved = at[_step(path, climbers, at, scale, cores)]
+        moved = at[_step(path, climbers, at, scale, longest, cores)]
         home, now = known(climbers.at(moved))
         nearer[moved] = np.where(now < NEARER * left[moved], nearer[moved] + 1, 0)
         left[moved] = now
@@ -154,14 +158,18 @@ def _place(path: Path, xs: np.ndarray, scale: np.ndarray, first: int, cores: int
 
 
 def _step(
-    path: Path, climbers: _Climbers, at: np.ndarray, scale: np.ndarray, cores: int
+    path: Path,
+    climbers: _Climbers,
+    at: np.ndarray,
+    scale: np.ndarray,
+    longest: float,
+    cores: int,
 ) -> np.ndarray:
     """Move the climbers `at`; returns which of them went up, shape (n,) of bool."""
     step = climbers.factors[at] * climbers.grads[at]
     if climbers.first == 0:
         length = np.linalg.norm(step, axis=1, keepdims=True)
-        longest = LONGEST_STEP * np.sqrt(path.dim)
-        step *= np.minimum(1.0, longest / np.maximum(length, 1e-300))
+        step *= np.minimum(1.0, longest * np.sqrt(path.dim) / np.maximum(length, 1e-300))
     new = _place(path, climbers.xs[at] + step * scale, scale, climbers.first, cores)
     up = new.heights > climbers.heights[at]
     bend = -climbers.total((new.grads - climbers.grads[at]) * step)
@@ -213,18 +221,22 @@ def climb_further(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
 
     From draws of the fit to the tops of known regions, and from those of many draws of the
     reference that the target exceeds most; from the prior to tops of the likelihood, which may be
-    so far from it that the posterior does not lead there; and from crossings of two draws of the
-    fit, some coordinates from one and some from the other, which may be of two modes.
+    so far from it that the posterior does not lead there, and from farther out than the prior; and
+    from crossings of two draws of the fit, some coordinates from one and some from the other, which
+    may be of two modes.
     """
     prior, rng, draws, most = job.prior, job.rng, fit.draws.xs, scouting_of(job)
     part = min(1.0, most / FULL_SCOUTING)
-    n, n_crossed, n_drawn = int(part * N_FURTHER), int(part * N_CROSSED), int(INSIDE * most)
+    n, n_crossed = int(part * N_FURTHER), int(part * N_CROSSED)
+    n_drawn, n_wide = int(INSIDE * most), int(OUTSIDE * most)
     many = evaluate_states(prior, fit.components.draw(n_drawn, rng), job.value_cores)
     best = np.argsort(-many.log_ratio(fit.components))[:n]
     inside = np.concatenate([rng.choice(draws, n), many.xs[best]])
     drawn = prior.draw(n, prior.spawn(rng))
     one, other = (rng.choice(draws, n_crossed) for _ in range(2))
     crossed = np.where(rng.random(one.shape) < 0.5, one, other)
+    widths, center = 10.0 ** rng.uniform(0.0, WIDEST, (n_wide, 1)), np.median(prior.sample, axis=0)
+    wide = center + widths * (prior.draw(n_wide, prior.spawn(rng)) - center)
     climb = partial(
         ascend, prior.path, scale=scale, max_steps=FURTHER_STEPS, deadline=job.deadline,
         cores=job.value_cores,
@@ -233,6 +245,7 @@ def climb_further(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
         climb(inside, known=_nowhere),
         climb(drawn, known=_nowhere, likelihood=True, max_steps=FAR_STEPS),
         climb(crossed, known=fit.locate),
+        climb(wide, known=fit.locate, max_steps=FAR_STEPS, longest=np.inf),
     ]
     job.tally.work["scouts"] += n_drawn + sum(cost for _, cost in ends)
     return join([states for states, _ in ends])

@@ -187,7 +187,7 @@ def _moved(
         given.append(pytensor.tensor.constant(np.arange(first, first + size).reshape(shape)))
         first += size
     numbers = node.op.make_node(*given).outputs[0].eval(mode=python_mode())
-    return np.concatenate(rows)[np.asarray(numbers)]
+    return np.concatenate(rows)[np.asarray(numbers).astype(np.int64)]  # a vector may be of floats
 
 
 def _held(variable: Variable, values: Mapping[Variable, np.ndarray]) -> Variable:

@@ -114,6 +114,27 @@ def test_climbs_of_a_likelihood_come_to_data_of_any_distance():
     assert ends_of_likelihoods(steps=climbs.FURTHER_STEPS) < 0.1
 
 
+def reaches_the_other_line(**options):
+    """Climbs from far out that end where four of seven data lie on a line far from the prior."""
+    depth = np.arange(-3.0, 4.0)
+    data = np.where(np.arange(7) % 2 == 0, 110.0 + 2.0 * depth, 0.3)
+    with pm.Model(coords={"gauge": range(7)}) as model:
+        base = pm.StudentT("base", nu=3, mu=0, sigma=1)
+        slope = pm.StudentT("slope", nu=3, mu=0, sigma=1)
+        pm.StudentT("y", nu=3, mu=base + slope * depth, sigma=0.5, observed=data, dims="gauge")
+    prior, rng = compile_model(model, check=False), np.random.default_rng(1)
+    starts = 10.0 ** rng.uniform(0, climbs.WIDEST, (1000, 1)) * rng.standard_t(3, size=(1000, 2))
+    nowhere = lambda states: (np.zeros(states.n, bool), np.full(states.n, np.inf))  # noqa: E731
+    ends, _ = climbs.ascend(prior.path, starts, np.ones(2), nowhere, climbs.FAR_STEPS, **options)
+    return int((np.abs(ends.xs - [110.0, 2.0]) < 1.0).all(axis=1).sum())
+
+
+def test_a_mode_far_from_the_prior_is_met_from_farther_out():
+    """Planted: steps that are no longer than those of scouts."""
+    assert reaches_the_other_line(longest=np.inf) >= 10
+    assert reaches_the_other_line() < 10
+
+
 SCALE = 0.1
 
 

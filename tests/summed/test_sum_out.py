@@ -127,9 +127,17 @@ def either_of_two_laws():
     pm.Potential("seen", pm.math.logaddexp(near, far))
 
 
+def means_one_by_one():
+    """Means that are stacked from numbers, each of its own label."""
+    mu = pm.Normal("mu", 0, 2)
+    z = pm.Bernoulli("z", 0.3, shape=3)
+    pm.Normal("y", pt.stack([mu * z[0], mu * z[1], 0.5 * z[2]]), 1, observed=Y[:3])
+
+
 MODELS = [
     labels, switch_point, hidden_states, neighbors, unequal_ranges, invalid_where_zero, two_groups,
     absent, missing_groups, rows_of_a_table, tied_of_unequal_ranges, either_of_two_laws,
+    means_one_by_one,
 ]  # fmt: skip
 
 

@@ -45,8 +45,9 @@ NEAREST, MAX_WIDTHS = 24, 3
 """Halvings of the width of the prior, from the least width at which walkers may begin on; and the
 widths at which they do, at most."""
 
-N_COVERED = 2000
-"""States of walkers of which it is asked whether a fit covers them."""
+N_COVERED, PART = 2000, 0.1
+"""States of walkers of which it is asked whether a fit covers them, and the least part of them that
+is a region of its own: tails of a curved one are hardly covered either."""
 
 EVERY, SPREAD = 10, 1e-4
 """How often a move takes the whole difference of two walkers, which leads from one mode to another,
@@ -275,7 +276,8 @@ def _uncovered(
     """
     flat = states[..., :-1].reshape(-1, states.shape[2] - 1)
     some = evaluate_states(job.prior, flat[:: max(1, len(flat) // N_COVERED)], job.value_cores)
-    apart, least = fit.suspects(some), HOME_DRAWS * (some.xs.shape[1] + 1)
+    apart = fit.suspects(some)
+    least = max(HOME_DRAWS * (some.xs.shape[1] + 1), PART * some.n)
     if apart.sum() < least or (~apart).sum() < least:
         return None, some.n
     made = _normal(some.xs[apart], job.prior.path.n_white)

@@ -2,14 +2,14 @@
 
 Each model has its log evidence by construction or by brute force. A run is wrong if it is off by
 more than 4 stated errors and .05 nats. Half of the models were known while the code was written,
-the others (`*_second.py`) were written by somebody who had not seen it, and a third set when faults that
-they showed were mended. None is a needle that no climb reaches: no top is flat, and no shell is thinner
-than a tenth of its radius.
+the others (`*_second.py`) were written by somebody who had not seen it, and a third set when faults
+that they showed were mended. No top is flat, and no shell is thinner than a tenth of its radius:
+such needles no climb reaches.
 """
 
 import argparse
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import process_time
@@ -94,17 +94,34 @@ def one_run(model: Any, exact: float, seed: int) -> Line:
     }  # fmt: skip
 
 
-def row_of(kind: str, name: str, runs: Sequence[Run]) -> Row:
+def row_of(family: str, kind: str, name: str, runs: Sequence[Run]) -> Row:
     """One row of the table."""
     ok = [run for run in runs if run.status == "done" and run.verdict == "ok"]
     return {
-        "kind": kind, "model": name, "runs": len(runs),
+        "set": family, "kind": kind, "model": name, "runs": len(runs),
         "ok and right": sum(run.right for run in ok),
         "ok and wrong": sum(not run.right for run in ok),
         "other verdicts": sum(run.status == "done" for run in runs) - len(ok),
         "raised": sum(run.status != "done" for run in runs),
         "median CPU s": float(np.median([run.cpu for run in runs])) if runs else float("nan"),
     }  # fmt: skip
+
+
+def table_of(names: Collection[str], runs: Sequence[Run]) -> list[Row]:
+    """Rows of models, of each kind of a set, and of each set."""
+    rows = []
+    for name in names:
+        family, model = name.split("/", 1)
+        own = [run for run in runs if run.model == name]
+        rows.append(row_of(family, ALL[name][0], model, own))
+    for family in dict.fromkeys(name.split("/", 1)[0] for name in names):
+        own = [run for run in runs if run.model.startswith(f"{family}/") and run.model in names]
+        kinds = dict.fromkeys(ALL[run.model][0] for run in own)
+        for kind in kinds if len(kinds) > 1 else ():
+            of_kind = [run for run in own if ALL[run.model][0] == kind]
+            rows.append(row_of(family, kind, "all", of_kind))
+        rows.append(row_of(family, "all", "all", own))
+    return rows
 
 
 def main() -> None:
@@ -124,11 +141,7 @@ def main() -> None:
     wanted = {n: seeds for n in ALL if n.split("/")[0] in args.families and args.models in n}
     make_missing(file, __file__, wanted, args, "model")
     runs = [run for run in file.read() if run.seed in seeds]
-    rows = [row_of(ALL[n][0], n, [run for run in runs if run.model == n]) for n in wanted]
-    for kind in dict.fromkeys(ALL[n][0] for n in wanted):
-        own = [run for run in runs if run.model in wanted and ALL[run.model][0] == kind]
-        rows.append(row_of(kind, "all", own))
-    rows.append(row_of("all", "all", [run for run in runs if run.model in wanted]))
+    rows = table_of(wanted, runs)
     title = "Models that lose a mode or a count: default runs on one core"
     save("fool_the_verdict", rows, args.out, title, {"seeds": f"{min(seeds)} to {max(seeds)}"})
 

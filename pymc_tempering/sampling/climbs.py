@@ -82,6 +82,7 @@ class _Climbers:
         return Evaluated(self.xs[index], values[:, 0], values[:, 1])
 
 
+@np.errstate(all="ignore")  # far out slopes and steps are of any size
 def ascend(
     path: Path,
     starts: np.ndarray,
@@ -131,8 +132,7 @@ def ascend(
     starts = starts[np.isfinite(starts).all(axis=1)]
     first = int(likelihood)
     climbers, evaluations = _place(path, starts, scale, first, cores), len(starts)
-    with np.errstate(over="ignore"):  # of the slope far out in a wide law; it stays there
-        lengths = np.sqrt(climbers.total(climbers.grads**2))
+    lengths = np.sqrt(climbers.total(climbers.grads**2))
     size = FIRST_STEP if likelihood else FIRST_STEP * np.sqrt(path.dim)
     climbers.factors = np.where(lengths > 0, size / np.maximum(lengths, 1e-300), 0.0)
     everywhere = slice(None)
@@ -170,12 +170,12 @@ def _step(
     if climbers.first == 0:
         length = np.linalg.norm(step, axis=1, keepdims=True)
         step *= np.minimum(1.0, longest * np.sqrt(path.dim) / np.maximum(length, 1e-300))
+    step[~np.isfinite(step)] = 0.0
     new = _place(path, climbers.xs[at] + step * scale, scale, climbers.first, cores)
     up = new.heights > climbers.heights[at]
     bend = -climbers.total((new.grads - climbers.grads[at]) * step)
     old = climbers.factors[at]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        secant = np.where(bend > 0, climbers.total(step**2) / bend, np.inf)
+    secant = np.where(bend > 0, climbers.total(step**2) / bend, np.inf)
     longer = np.where(bend > 0, secant, 4.0 * old)
     # Of coordinates with factors of their own those have gone too far that bend, if some do.
     others = np.where((bend > 0).any(axis=1, keepdims=True), old, 0.1 * old)
@@ -229,6 +229,8 @@ def climb_further(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
     part = min(1.0, most / FULL_SCOUTING)
     n, n_crossed = int(part * N_FURTHER), int(part * N_CROSSED)
     n_drawn, n_wide = int(INSIDE * most), int(OUTSIDE * most)
+    if prior.path.density.data.evaluator is not None:
+        n_wide = 0  # a user's own code may know no such numbers
     many = evaluate_states(prior, fit.components.draw(n_drawn, rng), job.value_cores)
     best = np.argsort(-many.log_ratio(fit.components))[:n]
     inside = np.concatenate([rng.choice(draws, n), many.xs[best]])

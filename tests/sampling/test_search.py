@@ -86,6 +86,7 @@ def test_without_scouts_it_is_missed(monkeypatch, without):
     """So the scouts are what finds it: annealed particles and looks meet it by chance alone."""
     if without == "scouts":
         monkeypatch.setattr(searching, "send_scouts", no_scouts)
+        monkeypatch.setattr(searching, "climb_further", no_scouts)
     else:
         monkeypatch.setattr(searching, "can_climb", lambda *args: False)
     missed = 0

@@ -461,11 +461,15 @@ def test_labels_have_their_exact_probabilities():
 
 
 @pytest.mark.slow("compiles models of its own")
-def test_a_recursion_that_starts_at_what_a_label_selects_is_sampled():
+def test_a_recursion_that_starts_at_what_a_label_selects_is_summed():
     """The end of a slice in its loop has the shape of that start: MissingInputError before."""
     with pm.Model() as model:
         label = pm.Bernoulli("label", 0.4)
         start = pt.as_tensor([0.4, 1.5])[label]
         pm.GARCH11("y", omega=1.0, alpha_1=pm.Beta("a", 2, 2), beta_1=0.4, initial_vol=start,
                    observed=np.array([0.2, 0.3, -1.3, 0.9]))  # fmt: skip
-    assert [rv.name for rv in sum_out(model).free_RVs] == ["label", "a"]
+    short = sum_out(model)
+    assert [rv.name for rv in short.free_RVs] == ["a"]
+    point = random_point(short, 1)
+    exact = logsumexp(log_terms_of(model, point)[0])
+    assert float(short.compile_logp(mode=python_mode())(point)) == pytest.approx(exact, abs=1e-8)

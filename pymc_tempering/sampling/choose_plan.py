@@ -144,7 +144,7 @@ class ChosenPlan:
         found = list[Finding]()
         if not can_climb(path, kernel):
             found.append(Finding("not_climbed", repr(kernel.name)))
-        if self.reached < REACHED:
+        if 0.0 < self.reached < REACHED:
             found.append(Finding("not_reached", "looks from the prior", f"{self.reached:.1%}"))
         return tuple(found)
 

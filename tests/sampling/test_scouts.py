@@ -174,7 +174,7 @@ def test_ascents_never_go_down():
 
 
 def test_a_step_that_is_never_taken_back_is_seen(monkeypatch):
-    def blind(path, climbers, at, scale, cores):
+    def blind(path, climbers, at, scale, longest, cores):
         new = climbs._place(
             path, climbers.xs[at] + 2.0 * climbers.grads[at] * scale, scale, 0, cores
         )

@@ -120,10 +120,9 @@ def _through(
     if isinstance(op, EACH):
         return _joined([d for d in of_inputs if d is not None], shape, n)
     if isinstance(op, CheckParameterValue):  # each element passes if all conditions hold
-        first, *checks = ([] if d is None else [d] for d in of_inputs)
-        return _joined(
-            [*first, *(d.reshape(-1, n).any(axis=0) for [d] in filter(None, checks))], shape, n
-        )
+        value, *checks = of_inputs
+        any_of = [d.reshape(-1, n).any(axis=0) for d in checks if d is not None]
+        return _joined(any_of if value is None else [value, *any_of], shape, n)
     if isinstance(op, REDUCES):
         axes = range(node.inputs[0].type.ndim) if op.axis is None else op.axis
         [dep] = of_inputs
